@@ -7,4 +7,5 @@ from pathlib import Path
 FOLDER = Path(".distlaunch")
 JOBS = FOLDER / "jobs"  # records of launches
 LOCAL_JOBS = FOLDER / "local"  # job folders of local runs
+SEARCHES = FOLDER / "tune"  # of `distlaunch tune --local`
 WHEELS = FOLDER / "wheels"  # the trainer package, for builds of an image

@@ -28,6 +28,7 @@ ALLOWED = {
     "emulator": {*SHARED, "job", "ui", "local", "image"},
     "checks": {*SHARED, "job", "ui", "render", "google", "image"},
     "submit": {*SHARED, "job", "ui", "render", "google", "image", "checks", "redaction"},
+    "tune": {*SHARED, "job", "ui", "local"},
     "scaffold": {*SHARED, "job"},
     "upgrade": {*SHARED, "job", "scaffold"},
 }

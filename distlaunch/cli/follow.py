@@ -37,10 +37,7 @@ def follow_or_detach(
     """Follow a launched job to its end, or exit, and return the exit code."""
     record, job = launched
     try:
-        url = None if record.endpoint else console_url(job, record.project)
-        console.log(f"submitted {record.launch_id}" + (f": {url}" if url else ""))
-        if record.job_dir:
-            console.log(f"job folder {record.job_dir}")
+        url = show_submitted(console, launched)
         submitted = {"job": record.launch_id, "name": record.resource, "console": url}
         if detach:
             console.result(json.dumps(submitted) if as_json else record.launch_id)
@@ -56,6 +53,16 @@ def follow_or_detach(
                 return _end_interrupted(record, jobs, follower, view, cancel=cancel_on_interrupt)
     finally:
         launcher.close(record)
+
+
+def show_submitted(console: Console, launched: Launched) -> str | None:
+    """Log a launched job's id and folder, and return the URL of its page in Google's console."""
+    record, job = launched
+    url = None if record.endpoint else console_url(job, record.project)
+    console.log(f"submitted {record.launch_id}" + (f": {url}" if url else ""))
+    if record.job_dir:
+        console.log(f"job folder {record.job_dir}")
+    return url
 
 
 def job_view(console: Console, tasks: tuple[str, ...], *, as_json: bool) -> ProgressView:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -22,18 +22,32 @@ if TYPE_CHECKING:
     from distlaunch.checks.report import Report
     from distlaunch.cli import Settings
     from distlaunch.google.client import Session
+    from distlaunch.google.jobs import Jobs
+    from distlaunch.submit.launcher import Launched, Launcher
     from distlaunch.submit.plan import LaunchRequest, SubmitPlan
     from distlaunch.ui.console import Console
 
 MAX_FILES = 50  # that a dry run lists
 
 
+def submit_options(command: Any) -> Any:
+    """Give a command the options of `launch_job`."""
+    for option in (
+        click.option("--yes", "-y", is_flag=True, help="Do not prompt on a terminal."),
+        click.option("--no-check", is_flag=True, help="Submit even if checks fail."),
+        click.option(
+            "--verbose", is_flag=True, help="With --dry-run: list all files of the image."
+        ),
+        click.option(
+            "--dry-run", is_flag=True, help="Print the plan and the request; send nothing."
+        ),
+    ):
+        command = option(command)
+    return launch_options(command)
+
+
 @click.command("submit", cls=NamedPassthroughCommand)
-@launch_options
-@click.option("--dry-run", is_flag=True, help="Print the plan and the request; send nothing.")
-@click.option("--verbose", is_flag=True, help="With --dry-run: list all files of the image.")
-@click.option("--no-check", is_flag=True, help="Submit even if checks fail.")
-@click.option("--yes", "-y", is_flag=True, help="Do not prompt for confirmation on a terminal.")
+@submit_options
 @follow_options
 @click.pass_obj
 def command(settings: Settings, /, **values: Any) -> int:
@@ -48,17 +62,44 @@ def command(settings: Settings, /, **values: Any) -> int:
       distlaunch submit --config config.yaml --region europe-west4
     """  # noqa: D301 - click wants the character that this is an escape for
     from distlaunch.cli.follow import follow_or_detach
+
+    options = SimpleNamespace(**values)
+    console = settings.console()
+    submitted = launch_job(console, *load_launch(options), options)
+    if isinstance(submitted, int):
+        return submitted
+    return follow_or_detach(
+        console,
+        submitted.launched,
+        submitted.launcher,
+        submitted.jobs,
+        detach=options.detach,
+        cancel_on_interrupt=options.cancel_on_interrupt,
+        as_json=options.as_json,
+    )
+
+
+class Submitted(NamedTuple):
+    """A job that was submitted; its record is open until the launcher closes it."""
+
+    launched: Launched
+    launcher: Launcher
+    jobs: Jobs
+    report: Report
+
+
+def launch_job(
+    console: Console, order: LaunchRequest, notes: list[str], options: SimpleNamespace
+) -> Submitted | int:
+    """Check, build, push and submit a job, or return the exit code if none is submitted."""
     from distlaunch.google.client import connect
     from distlaunch.google.jobs import Jobs
     from distlaunch.submit.launcher import Launcher
     from distlaunch.submit.plan import plan_submit
     from distlaunch.ui.progress_view import ProgressView
 
-    options = SimpleNamespace(**values)
     if options.verbose and not options.dry_run:
         raise UsageError("--verbose lists the image's files with --dry-run; add that")
-    console = settings.console()
-    order, notes = load_launch(options)
     for note in notes:
         console.log(note, "warning")
     session, connection_error = None, None
@@ -87,15 +128,7 @@ def command(settings: Settings, /, **values: Any) -> int:
     view = ProgressView(console, ["image"])
     launcher = Launcher(order.folder, jobs, view.handle, show_message=console.log)
     launched = launcher.launch(plan, console.progress, is_new=options.is_new)
-    return follow_or_detach(
-        console,
-        launched,
-        launcher,
-        jobs,
-        detach=options.detach,
-        cancel_on_interrupt=options.cancel_on_interrupt,
-        as_json=options.as_json,
-    )
+    return Submitted(launched, launcher, jobs, report)
 
 
 def _check(order: LaunchRequest, options: SimpleNamespace, session: Session | None) -> Report:

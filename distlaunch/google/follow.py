@@ -50,7 +50,8 @@ class JobFollower:
     """Follows a job; iterating again after an interrupt resumes.
 
     The attribute `job` is the latest resource. `per_entry` makes each log entry an event of its
-    own; `sleep` may be `ProgressView.wait`, which serves a slow reader in the meantime.
+    own; `sleep` may be `ProgressView.wait`, which serves a slow reader in the meantime. Without
+    `has_logs` there are only states.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class JobFollower:
         *,
         selection: LogSelection | None = None,
         per_entry: bool = False,
+        has_logs: bool = True,
         intervals: PollIntervals = GOOGLE,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -85,7 +87,7 @@ class JobFollower:
         self._state_polls = PollSchedule(clock, intervals.state)
         self._state_polls.succeeded()
         self._log_polls = PollSchedule(clock, intervals.log)
-        self._has_logs = True
+        self._has_logs = has_logs
         self._ended: float | None = clock() if google_jobs.has_ended(job) else None
         self._newest_line = clock()
         self._is_old = _ended_long_ago(job, now())

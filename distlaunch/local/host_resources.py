@@ -74,9 +74,9 @@ def share_out(machine: HostResources, tasks: Sequence[Task]) -> dict[Task, Share
     GPU.
     """
     training = [task for task in tasks if task.is_training]
-    cores = _split(machine.cores, len(training))
+    cores = split_evenly(machine.cores, len(training))
     used = len(machine.gpus) // len(training) * len(training)
-    gpus = _split(machine.gpus[:used], len(training))
+    gpus = split_evenly(machine.gpus[:used], len(training))
     threads = max(1, len(machine.cores) // len(training))
     shares = {task: Share(None, threads, ()) for task in tasks}
     for task, own_cores, own_gpus in zip(training, cores, gpus, strict=True):
@@ -84,7 +84,7 @@ def share_out(machine: HostResources, tasks: Sequence[Task]) -> dict[Task, Share
     return shares
 
 
-def _split(items: Sequence[T], parts: int) -> list[tuple[T, ...]]:
+def split_evenly(items: Sequence[T], parts: int) -> list[tuple[T, ...]]:
     """Cut items into contiguous parts of even size; all are empty if there are too few items."""
     count = len(items) if len(items) >= parts else 0
     ends = [count * part // parts for part in range(parts + 1)]

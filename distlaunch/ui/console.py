@@ -29,7 +29,8 @@ _RETURNS = re.compile(r"(?P<at_start>^\r+)|\r+\n?", re.MULTILINE)
 _RESET = "\x1b[0m"
 
 _CLEAR_LINE = b"\r\x1b[2K"
-_USUAL_WIDTH = 80
+_CLEAR_LINE_ABOVE = b"\x1b[A\x1b[2K"
+_USUAL_SIZE = 80, 24
 _LOOK = 200  # milliseconds between two looks at what else has happened
 _BACKLOG_LIMIT = 1 << 18  # bytes that wait for a slow reader before nothing more is taken in
 
@@ -157,14 +158,26 @@ class Console:
         quoted = text.removesuffix("\n").replace("\n", "\n    ")
         self._to_stderr(self._encoded(f"{name} {quoted}\n"))
 
+    @property
+    def has_progress(self) -> bool:
+        """Whether `progress` is shown."""
+        return self._err.is_terminal and _is_capable() and self._shows("info")
+
     def progress(self, text: str) -> None:
-        """Show a line that the next one replaces; only a terminal gets it."""
-        if not (self._err.is_terminal and _is_capable() and self._shows("info")):
-            return
-        if text or self._progress:
-            shown = visible(text)[: _width(self._err.descriptor) - 1]
-            self._progress = shown.encode(self._encoding, "replace")
-            self._write_err(_CLEAR_LINE + self._progress)
+        """Show lines that the next ones replace, as many as fit; only a terminal gets them."""
+        if self.has_progress and (text or self._progress):
+            width, height = _size(self._err.descriptor)
+            lines = visible(text).split("\n")
+            if len(lines) >= height:
+                lines = [*lines[: height - 2], lines[-1]]
+            shown = "\n".join(line[: width - 1] for line in lines)
+            clear, self._progress = self._clear, shown.encode(self._encoding, "replace")
+            self._write_err(clear + self._progress)
+
+    @property
+    def _clear(self) -> bytes:
+        """What clears the lines of the progress."""
+        return _CLEAR_LINE + _CLEAR_LINE_ABOVE * self._progress.count(b"\n")
 
     def pump(self) -> None:
         """Write what waits, for as long as its readers take it."""
@@ -182,14 +195,14 @@ class Console:
 
     def _to_stdout(self, data: bytes) -> None:
         if self._progress and self._out.is_terminal:
-            self._write_err(_CLEAR_LINE)
+            self._write_err(self._clear)
             self._out.send(data)
             self._write_err(self._progress)
         else:
             self._out.send(data)
 
     def _to_stderr(self, data: bytes) -> None:
-        self._write_err(_CLEAR_LINE + data + self._progress if self._progress else data)
+        self._write_err(self._clear + data + self._progress if self._progress else data)
 
     def _write_err(self, data: bytes) -> None:
         with suppress(BrokenPipeError, OutputError):  # nothing is left to report it to
@@ -230,12 +243,13 @@ def _with_reset(line: str) -> str:
     return line if last < 0 or line.startswith((_RESET, "\x1b[m"), last) else line + _RESET
 
 
-def _width(terminal: int) -> int:
-    """Return how wide a terminal is; the usual width if that is unknown."""
+def _size(terminal: int) -> tuple[int, int]:
+    """Return columns and lines of a terminal; the usual ones if they are unknown."""
     try:
-        return os.get_terminal_size(terminal).columns or _USUAL_WIDTH
+        size = os.get_terminal_size(terminal)
     except OSError:
-        return _USUAL_WIDTH
+        return _USUAL_SIZE
+    return size.columns or _USUAL_SIZE[0], size.lines or _USUAL_SIZE[1]
 
 
 def _is_capable() -> bool:

@@ -1,0 +1,296 @@
+"""`distlaunch tune`: search for the best options, as a tuning job or on this machine."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from distlaunch.cli import completion, options
+from distlaunch.cli.submit import launch_job, submit_options
+from distlaunch.errors import DistlaunchError, UsageError
+from distlaunch.exit_codes import EXIT_INTERRUPTED, EXIT_JOB_FAILED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from decimal import Decimal
+
+    from distlaunch.checks.report import Report
+    from distlaunch.cli import Settings
+    from distlaunch.google.follow import JobFollower
+    from distlaunch.google.jobs import Jobs
+    from distlaunch.job.model import Tuning
+    from distlaunch.tune.trial import Trial
+    from distlaunch.ui.console import Console
+    from distlaunch.ui.progress_view import ProgressView
+
+NEWEST = ""  # the value of --attach without a job
+_CLOUD_ONLY = (  # options that --local does not have
+    *("project", "region", "endpoint", "job_dir", "config", "replace_retired", "image"),
+    *("catalogue", "prices", "dry_run", "verbose", "no_check", "yes", "cancel_on_interrupt"),
+)
+
+
+@click.command("tune", cls=options.NamedPassthroughCommand)
+@click.option("--local", "is_local", is_flag=True, help="Run the trials on this machine.")
+@click.option("--trials", metavar="N", type=click.IntRange(min=1), help="Number of trials.")
+@click.option(
+    "--parallel",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Trials at once (default: distlaunch.yaml's, 1 with --local).",
+)
+@click.option(
+    "--workers",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="With --local: training tasks of each trial (default: distlaunch.yaml's).",
+)
+@click.option(
+    "--attach",
+    metavar="[JOB]",
+    is_flag=False,
+    flag_value=NEWEST,
+    shell_complete=completion.job_names,
+    help="Follow a tuning job that was submitted (default: the newest).",
+)
+@submit_options
+@click.option("--new", "is_new", is_flag=True, help="Start over instead of resuming.")
+@click.option(
+    "--cancel-on-interrupt",
+    is_flag=True,
+    help="Cancel the job on Ctrl-C (default: it keeps running).",
+)
+@click.pass_obj
+def command(settings: Settings, /, **values: Any) -> int:
+    """Search for the best options by the tuning section of distlaunch.yaml.
+
+    Submits a tuning job and shows its trials, the best first, until it ends. With --local, trials
+    run on this machine; the same command again resumes an interrupted search.
+
+    \b
+      distlaunch tune --local --trials 10
+      distlaunch tune --parallel 4 -- --epochs=5
+      distlaunch tune --attach
+    """  # noqa: D301 - click wants the character that this is an escape for
+    tune_options = SimpleNamespace(**values)
+    console = settings.console()
+    if tune_options.is_local:
+        return _tune_here(console, tune_options)
+    if tune_options.workers:
+        raise UsageError("--workers is for --local; add that, or --set cluster.workers.count=N")
+    if tune_options.attach is not None:
+        return _attach(console, tune_options)
+    return _submit(console, tune_options)
+
+
+def _submit(console: Console, values: SimpleNamespace) -> int:
+    """Submit the tuning job and follow it."""
+    from distlaunch.cli.follow import show_submitted
+    from distlaunch.job import vertex
+
+    order, notes = options.load_launch(values)
+    if not vertex.is_tuned(order.job):
+        raise _nothing_to_tune()
+    if order.job.tuning:
+        tuning = _with_counts(order.job.tuning, values.trials, values.parallel)
+        order = replace(order, job=replace(order.job, tuning=tuning))
+    elif values.trials or values.parallel:
+        raise UsageError("--trials and --parallel: set them in the file of --config")
+    submitted = launch_job(console, order, notes, values)
+    if isinstance(submitted, int):
+        return submitted
+    record = submitted.launched.record
+    try:
+        show_submitted(console, submitted.launched)
+        set_options = [*_set_options(values), "--set=tuning=null"]
+        train = ["distlaunch", "submit", *set_options, "--", *values.program_args]
+        return _follow(
+            console,
+            submitted.jobs,
+            submitted.launched.job,
+            train,
+            values,
+            price=_price_of_trial(submitted.report),
+        )
+    finally:
+        submitted.launcher.close(record)
+
+
+def _attach(console: Console, values: SimpleNamespace) -> int:
+    """Follow a tuning job that exists."""
+    from distlaunch.google.jobs import job_id
+    from distlaunch.submit.lookup import JobLocator
+
+    locator = JobLocator(Path.cwd(), values.endpoint, values.project, values.region, console.log)
+    located = locator.find(values.attach or None)
+    if "studySpec" not in located.job:
+        raise DistlaunchError(
+            f"{job_id(located.job)} is not a tuning job; follow it with 'distlaunch logs --follow'"
+        )
+    train = ["distlaunch", "submit", "--set=tuning=null"]
+    return _follow(console, located.jobs, located.job, train, values)
+
+
+def _follow(
+    console: Console,
+    jobs: Jobs,
+    job: Mapping[str, Any],
+    train: Sequence[str],
+    values: SimpleNamespace,
+    *,
+    price: tuple[Decimal, str] | None = None,
+) -> int:
+    """Show the trials of a job until it has ended, and return the exit code."""
+    import time
+
+    from distlaunch import timestamps
+    from distlaunch.google.client import is_loopback
+    from distlaunch.google.follow import EMULATOR, GOOGLE, JobFollower
+    from distlaunch.google.jobs import JobState, has_ended, job_id, state
+    from distlaunch.tune.report import SearchView
+    from distlaunch.tune.trial import Study, read_cloud_trials
+    from distlaunch.ui.progress_view import ProgressView
+
+    study = Study.of_job(job)
+    report = SearchView(console, study, train, price=price)
+
+    def trials() -> list[Trial]:
+        return read_cloud_trials(follower.job, study.metric, timestamps.format(time.time()))
+
+    def wait(seconds: float) -> None:
+        report.update(trials())
+        view.wait(seconds)
+
+    with ProgressView(console, ["chief"]) as view:
+        follower = JobFollower(
+            jobs,
+            job,
+            has_logs=False,
+            intervals=EMULATOR if is_loopback(jobs.session.endpoint) else GOOGLE,
+            sleep=wait,
+        )
+        is_interrupted = False
+        try:
+            view.stream(follower)
+        except KeyboardInterrupt:
+            is_interrupted = not has_ended(follower.job)
+            if is_interrupted:
+                _leave(
+                    console, jobs, job_id(job), follower, view, cancel=values.cancel_on_interrupt
+                )
+        report.update(trials())
+        final = state(follower.job)
+        report.summarise(trials(), as_json=values.as_json, job=job_id(job), state=str(final))
+    if is_interrupted:
+        return EXIT_INTERRUPTED
+    return 0 if final is JobState.SUCCEEDED else EXIT_JOB_FAILED
+
+
+def _leave(
+    console: Console,
+    jobs: Jobs,
+    name: str,
+    follower: JobFollower,
+    view: ProgressView,
+    *,
+    cancel: bool,
+) -> None:
+    """Leave a job running after Ctrl-C, or cancel it."""
+    if not cancel:
+        console.log(
+            f"interrupted: the job is still running; reattach with 'distlaunch tune --attach "
+            f"{name}', cancel it with 'distlaunch cancel {name}'",
+            "warning",
+        )
+        return
+    console.log("interrupted: cancelling the job (Ctrl-C again exits)")
+    with suppress(KeyboardInterrupt):
+        jobs.cancel(follower.job["name"])
+        view.stream(follower)
+
+
+def _tune_here(console: Console, values: SimpleNamespace) -> int:
+    """Run the trials on this machine, show them, and return the exit code."""
+    from distlaunch.job.job_dir import job_dir_in
+    from distlaunch.local.order import load_project_job, local_cluster, require_tensorflow
+    from distlaunch.local.run_spec import is_program
+    from distlaunch.paths import SEARCHES
+    from distlaunch.tune.local_search import LocalSearch, SearchPlan, move_aside
+    from distlaunch.tune.report import SearchView, exit_code_of
+    from distlaunch.tune.search import check_search
+    from distlaunch.tune.trial import Study
+
+    _reject_cloud_options()
+    words, project = values.program_args, Path.cwd()
+    if job_dir_in(words):
+        raise UsageError("--job-dir after '--': each trial has a job folder of its own; remove it")
+    job = load_project_job(project, values.overrides)
+    if job is None or job.tuning is None:
+        raise _nothing_to_tune()
+    tuning = _with_counts(job.tuning, values.trials, values.parallel or 1)
+    check_search(tuning)
+    local_cluster(job, values.workers)
+    if not is_program(words):
+        options.reject_launcher_options(words)
+        require_tensorflow()
+    set_options = _set_options(values)
+    local_options = (*set_options, *([f"--workers={values.workers}"] if values.workers else []))
+    folder = project / SEARCHES / (values.name or job.name)
+    old = move_aside(folder) if values.is_new else None
+    if old:
+        console.log(f"the earlier search is in {old.relative_to(project)}")
+    plan = SearchPlan(project, folder, job, tuning, local_options, words)
+    search = LocalSearch(plan)
+    train = ["distlaunch", "local", *local_options, "--", *words]
+    report = SearchView(console, Study.of_tuning(tuning), train)
+    console.log(f"trials in {folder.relative_to(project)}")
+    signal = search.run(report.update)
+    state = "STOPPED" if signal else "FAILED" if exit_code_of(search.trials) else "SUCCEEDED"
+    report.summarise(search.trials, as_json=values.as_json, job=folder.name, state=state)
+    if signal:
+        console.log("interrupted: the same command again resumes the search", "warning")
+    return signal or exit_code_of(search.trials)
+
+
+def _with_counts(tuning: Tuning, trials: int | None, parallel: int | None) -> Tuning:
+    """Return a search with other numbers of trials, where they are given."""
+    return replace(
+        tuning,
+        trials=trials or tuning.trials,
+        parallel_trials=parallel or tuning.parallel_trials,
+    )
+
+
+def _nothing_to_tune() -> DistlaunchError:
+    return DistlaunchError(
+        "distlaunch.yaml: no tuning section; add one, such as tuning: {metric: val_accuracy, goal: "
+        "maximize, trials: 10, parameters: {learning-rate: {type: double, min: 0.001, max: 0.1}}}"
+    )
+
+
+def _set_options(values: SimpleNamespace) -> list[str]:
+    """Return the ``--set`` options of the command line, without those of the search."""
+    overrides = (text for text in values.overrides if not text.startswith("tuning"))
+    return [f"--set={text}" for text in overrides]
+
+
+def _reject_cloud_options() -> None:
+    """Raise UsageError for an option that has no meaning with --local."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        source = context.get_parameter_source(str(parameter.name))
+        if parameter.name in _CLOUD_ONLY and source is click.core.ParameterSource.COMMANDLINE:
+            raise UsageError(f"{parameter.opts[0]} is for tuning jobs; remove it, or --local")
+
+
+def _price_of_trial(report: Report) -> tuple[Decimal, str] | None:
+    """Return the price of an hour of one trial and its currency, None if it is unknown."""
+    cost = report.cost
+    if cost is None or cost.an_hour is None:
+        return None
+    return cost.an_hour / cost.trials_at_once, cost.currency

@@ -1,0 +1,328 @@
+"""A search on this machine: each trial is a `distlaunch local` in a folder of the search.
+
+The folder has ``search.json``, which identifies the search, and a folder ``trial-N`` for each
+trial: its ``trial.json``, the metric file, the output, and what a job folder has. The same command
+again resumes the search from them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from distlaunch import files
+from distlaunch.errors import DistlaunchError, os_reason
+from distlaunch.job.yaml_document import display_path
+from distlaunch.local.host_resources import NO_GPU, split_evenly, this_machine
+from distlaunch.tune.search import Observation, next_point, values_at
+from distlaunch.tune.trial import ACTIVE, INFEASIBLE, STOPPED, SUCCEEDED, Trial, read_metric
+from distlaunch.ui.interrupts import StopSignals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from distlaunch.job.model import Job, Tuning
+    from distlaunch.tune.search import Point
+
+_LOOK = 0.2  # seconds between two looks at the trials
+_ERROR = "error: "  # in the line with the reason of a failure
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPlan:
+    """A search to run on this machine."""
+
+    project: Path
+    folder: Path
+    job: Job
+    tuning: Tuning
+    options: tuple[str, ...]  # of `distlaunch local`, such as --workers=2
+    words: tuple[str, ...]  # after --
+
+
+@dataclass(slots=True)
+class _Run:
+    """A trial, its point, and its process while it runs in a share of the machine."""
+
+    trial: Trial
+    point: Point
+    process: subprocess.Popen[bytes] | None = None
+    slot: int = 0
+    started: float = 0.0  # monotonic
+    before: float = 0.0  # seconds that it ran before it was interrupted
+
+
+class LocalSearch:
+    """Runs the trials of a plan, `tuning.parallel_trials` at once, and resumes earlier ones."""
+
+    def __init__(self, plan: SearchPlan) -> None:
+        self._plan = plan
+        self._folder = plan.folder
+        self._tuning = plan.tuning
+        self._runs: dict[int, _Run] = {}
+        self._free = list(range(min(plan.tuning.parallel_trials, plan.tuning.trials)))
+        machine = this_machine(plan.job.env)
+        self._cores = split_evenly(machine.cores, len(self._free))
+        self._gpus = split_evenly(machine.gpus, len(self._free)) if machine.gpus else None
+        self._signals: list[int] = []
+
+    @property
+    def trials(self) -> list[Trial]:
+        """The trials so far, by their numbers."""
+        return [run.trial for run in self._runs.values()]
+
+    def run(self, on_change: Callable[[Sequence[Trial]], None]) -> int | None:
+        """Run the trials that are missing; call `on_change` with all of them now and then.
+
+        Returns
+        -------
+        int or None
+            128 + n if signal n has interrupted the search.
+
+        Raises
+        ------
+        DistlaunchError
+            If the folder is of another search, is in use, or cannot be written.
+        """
+        with _writing(self._folder), self._lock():
+            self._open()
+            with StopSignals() as signals:
+                signals.at_second = lambda: self._stop_all(signal.SIGTERM)
+                try:
+                    self._run_all(signals, on_change)
+                finally:
+                    self._stop_all(signal.SIGKILL)
+        return 128 + self._signals[0] if self._signals else None
+
+    def _run_all(self, signals: StopSignals, on_change: Callable[[Sequence[Trial]], None]) -> None:
+        on_change(self.trials)
+        while True:
+            while self._free and not self._signals and self._start_next():
+                pass
+            running = [run for run in self._runs.values() if run.process]
+            if not running:
+                return
+            select.select([signals], [], [], _LOOK)
+            received = signals.received()
+            if received and not self._signals:
+                self._stop_all(signal.SIGINT)
+            self._signals += received
+            for run in running:
+                self._look_at(run)
+            on_change(self.trials)
+
+    def _start_next(self) -> bool:
+        """Start an interrupted trial or a new one; return False if there is none."""
+        stopped = [run for run in self._runs.values() if run.trial.state == STOPPED]
+        if stopped:
+            self._start(stopped[0])
+            return True
+        number = len(self._runs) + 1
+        if number > self._tuning.trials:
+            return False
+        earlier = [Observation(run.point, _result_of(run.trial)) for run in self._runs.values()]
+        point = next_point(self._tuning, number, earlier)
+        if point is None:
+            return False
+        run = _Run(Trial(number, values_at(self._tuning, point), STOPPED), point)
+        self._runs[number] = run
+        self._start(run)
+        return True
+
+    def _start(self, run: _Run) -> None:
+        folder = self._trial_folder(run)
+        folder.mkdir(exist_ok=True)
+        run.slot, run.started = self._free.pop(0), time.monotonic()
+        run.before = run.trial.seconds or 0.0
+        run.trial = replace(run.trial, state=ACTIVE, seconds=run.before)
+        self._save(run)
+        argv = [sys.executable, "-m", "distlaunch", "--quiet", "local", "--job-dir", str(folder)]
+        words = [*self._plan.words, *run.trial.options]
+        with (
+            (folder / "output.log").open("ab") as out,
+            (folder / "errors.log").open("wb") as err,
+            _pinned(self._cores[run.slot]),
+        ):
+            run.process = subprocess.Popen(
+                [*argv, *self._plan.options, "--", *words],
+                cwd=self._plan.project,
+                env=self._environment(run),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,  # Ctrl-C is handled here, once for all trials
+            )
+
+    def _environment(self, run: _Run) -> Mapping[str, str]:
+        variables = {
+            "CLOUD_ML_HP_METRIC_FILE": str(self._metric_file(run)),
+            "CLOUD_ML_TRIAL_ID": str(run.trial.id),
+        }
+        if self._gpus is not None:
+            variables["CUDA_VISIBLE_DEVICES"] = ",".join(self._gpus[run.slot]) or NO_GPU
+        return os.environ | variables
+
+    def _look_at(self, run: _Run) -> None:
+        """Read a running trial's metric, and its result if it has ended."""
+        if run.process is None:
+            return
+        code = run.process.poll()
+        lines = ""
+        with suppress(FileNotFoundError):
+            lines = self._metric_file(run).read_text("utf-8", "replace")
+        metric, step, names = read_metric(lines, self._tuning.metric)
+        seconds = run.before + time.monotonic() - run.started
+        run.trial = replace(run.trial, metric=metric, step=step, seconds=seconds)
+        if code is None:
+            return
+        run.process = None
+        self._free.append(run.slot)
+        if self._signals and code:
+            run.trial = replace(run.trial, state=STOPPED)
+        elif code == 0 and metric is not None:
+            run.trial = replace(run.trial, state=SUCCEEDED)
+        else:
+            reason = self._reason(run, code) if code else _unreported(self._tuning.metric, names)
+            run.trial = replace(run.trial, state=INFEASIBLE, metric=None, step=None, reason=reason)
+        self._save(run)
+
+    def _reason(self, run: _Run, code: int) -> str:
+        folder = self._trial_folder(run)
+        lines = (folder / "errors.log").read_text("utf-8", "replace").splitlines()
+        errors = [line.partition(_ERROR)[2].strip() for line in lines if _ERROR in line]
+        text = errors[0] if errors else f"exit code {code}"
+        return f"{text}; its output is in {display_path(folder / 'output.log')}"
+
+    def _stop_all(self, number: int) -> None:
+        """Send a signal to all trials that run; wait for them if it cannot be ignored."""
+        for run in self._runs.values():
+            if run.process and run.process.poll() is None:
+                run.process.send_signal(number)
+                if number == signal.SIGKILL:
+                    run.process.wait()
+
+    def _trial_folder(self, run: _Run) -> Path:
+        return self._folder / f"trial-{run.trial.id}"
+
+    def _metric_file(self, run: _Run) -> Path:
+        return self._trial_folder(run) / "metrics.jsonl"
+
+    def _save(self, run: _Run) -> None:
+        content = asdict(run.trial) | {"point": dict(run.point)}
+        files.atomic_write(self._trial_folder(run) / "trial.json", json.dumps(content, indent=2))
+
+    def _open(self) -> None:
+        """Read the trials of the folder if it is this search's, or start a new one."""
+        identity, path = _identity(self._plan), self._folder / "search.json"
+        if not path.exists():
+            files.atomic_write(path, json.dumps(identity, indent=2))
+        earlier = _read_json(path)
+        different = sorted(key for key in identity if earlier.get(key) != identity[key])
+        if different:
+            raise DistlaunchError(
+                f"{display_path(self._folder)} has a search with other {', '.join(different)}; "
+                "--new starts a new one and keeps the old folder"
+            )
+        contents = map(_read_json, self._folder.glob("trial-*/trial.json"))
+        for content in sorted(contents, key=lambda content: int(content["id"])):
+            point = content.pop("point")
+            trial = Trial(**content)
+            if not trial.has_ended:
+                trial = replace(trial, state=STOPPED)
+            self._runs[trial.id] = _Run(trial, point)
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with files.lock(self._folder / ".lock", wait=False):
+                yield
+        except BlockingIOError:
+            raise DistlaunchError(
+                f"{display_path(self._folder)}: another 'distlaunch tune' runs this search; wait "
+                "for it, or give this one a NAME"
+            ) from None
+
+
+def move_aside(folder: Path) -> Path | None:
+    """Rename the folder of a search and return its new path; None if there is none."""
+    if not folder.exists():
+        return None
+    number = 1
+    while (path := folder.with_name(f"{folder.name}.{number}")).exists():
+        number += 1
+    with _writing(folder):
+        folder.rename(path)
+    return path
+
+
+def _identity(plan: SearchPlan) -> dict[str, Any]:
+    """Return what the trials of a search have in common, as JSON has it."""
+    tuning = plan.tuning
+    parameters = {name: asdict(each) for name, each in tuning.parameters.items()}
+    content = {
+        "metric": [tuning.metric, tuning.goal],
+        "parameters": parameters,
+        "algorithm": tuning.algorithm,
+        "program": [*plan.job.main, *plan.job.args],
+        "options": [*plan.options],
+        "arguments": [*plan.words],
+    }
+    as_data: dict[str, Any] = json.loads(json.dumps(content))
+    return as_data
+
+
+def _result_of(trial: Trial) -> float | None:
+    if trial.state == INFEASIBLE:
+        return math.nan
+    return trial.metric if trial.state == SUCCEEDED else None
+
+
+def _unreported(metric: str, names: set[str]) -> str:
+    reported = f"it reported {', '.join(sorted(names))}" if names else "it reported no metrics"
+    return f"no metric {metric!r}: {reported}"
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise DistlaunchError(
+            f"{display_path(path)}: not JSON of a search; remove it, or start over with --new"
+        )
+    return content
+
+
+@contextmanager
+def _pinned(cores: Sequence[int]) -> Iterator[None]:
+    """Start processes on some cores, which they inherit; on any if none are given."""
+    if not cores or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        path = problem.filename or display_path(folder)
+        raise DistlaunchError(f"{path}: {os_reason(problem)}") from None

@@ -1,0 +1,149 @@
+"""What is shown of a search: a live table on a terminal, lines elsewhere, and the result."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import asdict
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from distlaunch.text import duration, plural, table
+from distlaunch.tune.trial import INFEASIBLE, SUCCEEDED, best_trial, plain, sort_trials
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from distlaunch.tune.trial import Study, Trial, Value
+    from distlaunch.ui.console import Console
+
+_HOUR = 3600  # seconds
+
+
+class SearchView:
+    """Shows the trials of a search.
+
+    Parameters
+    ----------
+    study
+        The search.
+    train
+        The command that trains, to which the best trial's options are appended.
+    price
+        Of an hour of one trial, with its currency; None if it is unknown.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        study: Study,
+        train: Sequence[str],
+        *,
+        price: tuple[Decimal, str] | None = None,
+    ) -> None:
+        self._console = console
+        self._study = study
+        self._train = train
+        self._price = price
+        self._reported: set[int] = set()
+        self._is_live = console.has_progress
+
+    def update(self, trials: Sequence[Trial]) -> None:
+        """Show trials: the table on a terminal, elsewhere a line for each that has ended."""
+        for trial in trials:
+            if trial.has_ended and trial.id not in self._reported:
+                self._reported.add(trial.id)
+                self._report_end(trial)
+        if trials:
+            ended = sum(trial.has_ended for trial in trials)
+            status = f"{ended} of {plural(self._study.trials, 'trial')} done"
+            self._console.progress(f"{self.table(trials)}\n{status}")
+
+    def summarise(
+        self, trials: Sequence[Trial], *, as_json: bool, job: str, state: str
+    ) -> Trial | None:
+        """Print the result on stdout and return the best trial, if one has succeeded."""
+        self._console.progress("")
+        best = best_trial(trials, self._study)
+        command = self._command(best) if best else None
+        if as_json:
+            self._console.result(
+                json.dumps(
+                    {
+                        "job": job,
+                        "state": state,
+                        "metric": self._study.metric,
+                        "goal": self._study.goal,
+                        "trials": [
+                            self._as_json(trial) for trial in sort_trials(trials, self._study)
+                        ],
+                        "best": best.id if best else None,
+                        "command": command,
+                    },
+                    ensure_ascii=False,
+                )
+            )
+        elif trials:
+            self._console.result(self.table(trials))
+            if best:
+                self._console.result(
+                    f"\nbest: trial {best.id}; train with its parameters:\n  {command}"
+                )
+        return best
+
+    def table(self, trials: Sequence[Trial]) -> str:
+        """Return the trials as text, the best first."""
+        names = list(self._study.parameters)
+        heads = ["TRIAL", *names, self._study.metric, "STATE", "TIME"]
+        rows = [
+            [
+                str(trial.id),
+                *(_short(trial.parameters.get(name, "")) for name in names),
+                "" if trial.metric is None else f"{trial.metric:.5g}",
+                trial.state,
+                "" if trial.seconds is None else duration(trial.seconds),
+                *([_money(self._cost(trial), self._price[1])] if self._price else []),
+            ]
+            for trial in sort_trials(trials, self._study)
+        ]
+        return table([[*heads, *(["COST"] if self._price else [])], *rows], flush_left=True)
+
+    def _report_end(self, trial: Trial) -> None:
+        values = ", ".join(f"{name} {_short(value)}" for name, value in trial.parameters.items())
+        took = "" if trial.seconds is None else f" after {duration(trial.seconds)}"
+        text = f"trial {trial.id} ({values})"
+        if trial.state == INFEASIBLE:
+            self._console.log(f"{text}: INFEASIBLE{took}: {trial.reason}", "warning")
+        elif not self._is_live:
+            self._console.log(f"{text}: {self._study.metric} {trial.metric:.5g}{took}")
+
+    def _command(self, best: Trial) -> str:
+        dashes = [] if "--" in self._train else ["--"]
+        return shlex.join([*self._train, *dashes, *best.options])
+
+    def _cost(self, trial: Trial) -> Decimal | None:
+        if self._price is None or trial.seconds is None:
+            return None
+        return self._price[0] * Decimal(trial.seconds) / _HOUR
+
+    def _as_json(self, trial: Trial) -> dict[str, Any]:
+        cost = self._cost(trial)
+        return asdict(trial) | {
+            "seconds": None if trial.seconds is None else round(trial.seconds, 3),
+            "reason": trial.reason or None,
+            "cost": None if cost is None else round(float(cost), 6),
+            "currency": self._price[1] if self._price else None,
+        }
+
+
+def exit_code_of(trials: Sequence[Trial]) -> int:
+    """Return 0 if a trial has succeeded, 1 otherwise."""
+    return int(all(trial.state != SUCCEEDED for trial in trials))
+
+
+def _short(value: Value) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else plain(value)
+
+
+def _money(amount: Decimal | None, currency: str) -> str:
+    return "" if amount is None else f"{amount:.3f} {currency}"
