@@ -53,8 +53,16 @@ def test_metrics_that_are_not_finite_are_left_out(path):
 
 def test_nothing_is_written_outside_of_a_trial(path, monkeypatch):
     monkeypatch.delenv("CLOUD_ML_HP_METRIC_FILE")
+    monkeypatch.delenv("CLOUD_ML_TRIAL_ID")
     written_by_trainer([(1, {"loss": 0.5})])
     assert not path.parent.exists()
+
+
+def test_the_default_path_is_that_of_cloudml_hypertune(path, monkeypatch):
+    monkeypatch.delenv("CLOUD_ML_HP_METRIC_FILE")
+    assert (
+        hypertune.HyperTune().metric_path == MetricFile()._path == "/tmp/hypertune/output.metrics"
+    )
 
 
 def test_a_file_that_cannot_be_written_is_named(path):

@@ -17,13 +17,19 @@ from pathlib import Path
 from .errors import StorageError
 
 _MOST_LINES = 100
+_USUAL_PATH = "/tmp/hypertune/output.metrics"  # noqa: S108 - cloudml-hypertune's default
 
 
 class MetricFile:
-    """The metrics of a trial: ``CLOUD_ML_HP_METRIC_FILE``, or nothing where that is not set."""
+    """The metrics of a trial.
+
+    The path is ``CLOUD_ML_HP_METRIC_FILE``, or cloudml-hypertune's default where only
+    ``CLOUD_ML_TRIAL_ID`` is set. Without both nothing is written.
+    """
 
     def __init__(self) -> None:
-        self._path = os.environ.get("CLOUD_ML_HP_METRIC_FILE")
+        usual_path = _USUAL_PATH if "CLOUD_ML_TRIAL_ID" in os.environ else None
+        self._path = os.environ.get("CLOUD_ML_HP_METRIC_FILE", usual_path)
         self._trial = os.environ.get("CLOUD_ML_TRIAL_ID", "0")
         self._lines: deque[str] = deque(maxlen=_MOST_LINES)
 

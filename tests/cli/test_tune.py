@@ -1,0 +1,311 @@
+"""`distlaunch tune` as its user meets it: trials on this machine and at the emulator."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from distlaunch import scaffold
+
+from ..json_schemas import load_checked  # noqa: TID252 - tests are no package
+from .cloud import Cloud
+
+TUNING = """\
+tuning:
+  metric: accuracy
+  goal: maximize
+  trials: 3
+  algorithm: grid
+  parameters:
+    rate: {values: [slow, fast]}
+    size: {type: integer, min: 1, max: 2}
+"""
+JOB_FILE = f"""\
+name: digits
+project: demo-project
+region: us-central1
+bucket: gs://demo-bucket
+module: trial
+cluster:
+  chief: {{machine: n1-standard-4}}
+{TUNING}"""
+# Writes what cloudml-hypertune writes; fails for the options in FAIL, and waits for those in WAIT.
+TRIAL = """\
+import argparse, json, os, pathlib, sys, time
+parser = argparse.ArgumentParser()
+parser.add_argument("--rate")
+parser.add_argument("--size", type=float)
+parser.add_argument("--epochs", type=int, default=2)
+options = parser.parse_args()
+with open("started.jsonl", "a") as file:
+    print(json.dumps({**vars(options), "cores": sorted(os.sched_getaffinity(0))}), file=file)
+value = options.size + (0.5 if options.rate == "fast" else 0)
+entries = [
+    {"accuracy": str(value - 1 / step), "global_step": str(step), "trial": "1", "timestamp": 1.0}
+    for step in range(1, options.epochs + 1)
+]
+if options.rate == os.environ.get("FAIL"):
+    sys.exit("cannot train so")
+path = pathlib.Path(os.environ["CLOUD_ML_HP_METRIC_FILE"])
+path.parent.mkdir(parents=True, exist_ok=True)
+path.write_text("".join(json.dumps(entry) + "\\n" for entry in entries))
+if options.rate == os.environ.get("WAIT") and not pathlib.Path("continue").exists():
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    folder = tmp_path / "digits"
+    folder.mkdir()
+    (folder / "distlaunch.yaml").write_text(JOB_FILE)
+    (folder / "trial.py").write_text(TRIAL)
+    return folder
+
+
+@pytest.fixture
+def tune(run, project):
+    """Run `distlaunch tune`; the trials are trial.py."""
+
+    def tune_here(*words):
+        return run("tune", *words, cwd=project)
+
+    return tune_here
+
+
+HERE = ("--local",)
+PROGRAM = ("--", sys.executable, "trial.py")
+
+
+def started(project):
+    """Return the options of the trials that were started, in their order."""
+    return [json.loads(line) for line in (project / "started.jsonl").read_text().splitlines()]
+
+
+def test_trials_here_and_the_best_command(tune, project, monkeypatch):
+    monkeypatch.setenv("FAIL", "fast")
+    done = tune("--local", "--json", *PROGRAM, "--epochs=1")
+    assert done.code == 0, done.err
+    result = load_checked("tune", done.out)
+    assert [trial["id"] for trial in result["trials"]] == [2, 1, 3]
+    best, second, failed = result["trials"]
+    assert best["parameters"] == {"rate": "slow", "size": 2}
+    assert (best["metric"], best["step"], best["state"]) == (1.0, 1, "SUCCEEDED")
+    assert (second["metric"], result["best"]) == (0.0, 2)
+    assert (failed["state"], failed["metric"]) == ("INFEASIBLE", None)
+    assert failed["reason"].startswith("chief failed with exit code 1 after")
+    assert "cannot train so" in (project / ".distlaunch/tune/digits/trial-3/output.log").read_text()
+    assert "trial 3 (rate fast, size 1): INFEASIBLE after" in done.err
+
+    # The command that is printed works: it starts a program with the best options.
+    assert result["command"].startswith("distlaunch local -- ")
+    command = result["command"].replace("distlaunch", f"{sys.executable} -m distlaunch", 1)
+    variables = os.environ | {"CLOUD_ML_HP_METRIC_FILE": str(project / "metrics")}
+    subprocess.run(command, shell=True, check=True, cwd=project, env=variables)  # noqa: S602
+    assert started(project)[-1].items() >= {"rate": "slow", "size": 2, "epochs": 1}.items()
+
+    # Trials are kept: the same command again starts only those that are missing.
+    count = len(started(project))
+    done = tune("--local", "--trials=4", *PROGRAM, "--epochs=1")
+    assert len(started(project)) == count + 1
+    lines = done.out.splitlines()
+    assert lines[0].split() == ["TRIAL", "rate", "size", "accuracy", "STATE", "TIME"]
+    assert [line.split()[0] for line in lines[1:5]] == ["2", "1", "3", "4"]
+
+    # Another search is not mixed with it; --new keeps the old folder.
+    done = tune("--local", *PROGRAM)
+    assert done.code == 1
+    assert ".distlaunch/tune/digits has a search with other arguments; --new starts" in done.err
+    monkeypatch.delenv("FAIL")
+    done = tune("--local", "--trials=1", "--new", *PROGRAM)
+    assert done.code == 0
+    assert "the earlier search is in .distlaunch/tune/digits.1" in done.err
+    assert len(list((project / ".distlaunch/tune/digits.1").glob("trial-*"))) == 4
+
+
+def test_a_search_of_which_all_trials_fail(tune, monkeypatch):
+    monkeypatch.setenv("FAIL", "slow")
+    done = tune("--local", "--trials=1", "--json", *PROGRAM)
+    result = load_checked("tune", done.out)
+    assert (done.code, result["state"], result["best"], result["command"]) == (
+        1,
+        "FAILED",
+        None,
+        None,
+    )
+
+
+def test_a_trial_without_the_metric_is_infeasible(tune):
+    done = tune("--local", "--trials=1", "--set=tuning.metric=loss", *PROGRAM)
+    assert done.code == 1
+    assert "INFEASIBLE" in done.err
+    assert "no metric 'loss': it reported accuracy" in done.err
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core")
+def test_parallel_trials_share_the_cores(tune, project):
+    done = tune("--local", "--parallel=2", "--trials=2", *PROGRAM)
+    assert done.code == 0, done.err
+    first, second = (set(each["cores"]) for each in started(project))
+    assert first
+    assert not first & second
+
+
+def test_an_interrupted_search_resumes(project):
+    command = [sys.executable, "-m", "distlaunch", "tune", "--local", "--json", *PROGRAM]
+    search = subprocess.Popen(
+        command,
+        cwd=project,
+        env=os.environ | {"WAIT": "slow"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    metrics = project / ".distlaunch/tune/digits/trial-1/metrics.jsonl"
+    until = time.monotonic() + 60
+    while not metrics.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    search.send_signal(signal.SIGINT)
+    out, err = search.communicate(timeout=60)
+    result = load_checked("tune", out)
+    assert search.returncode == 130
+    assert "the same command again resumes the search" in err
+    [trial] = result["trials"]
+    assert (trial["state"], result["state"]) == ("STOPPED", "STOPPED")
+
+    done = subprocess.run(
+        command, cwd=project, capture_output=True, text=True, check=False, timeout=120
+    )
+    result = load_checked("tune", done.stdout)
+    assert [trial["state"] for trial in result["trials"]] == ["SUCCEEDED"] * 3
+    again, *others = started(project)[1:]
+    assert [again["size"], *(each["size"] for each in others)] == [1, 2, 1]
+
+
+def test_wrong_usage(tune, project):
+    lines = {
+        ("--local", "--region=r"): "--region is for tuning jobs; remove it, or --local",
+        ("--workers=2",): "--workers is for --local; add that, or --set cluster.workers.count=N",
+        (
+            "--local",
+            "--",
+            "--job-dir=x",
+        ): "--job-dir after '--': each trial has a job folder of its",
+    }
+    for words, message in lines.items():
+        done = tune(*words)
+        assert (done.code, done.out) == (2, "")
+        assert f"error: {message}" in done.err
+    (project / "distlaunch.yaml").write_text(JOB_FILE.removesuffix(TUNING))
+    for words in ((), ("--local",)):
+        done = tune(*words)
+        assert (done.code, done.err.count("\n")) == (1, 1)
+        assert "distlaunch.yaml: no tuning section; add one, such as tuning: {metric" in done.err
+
+
+def test_a_tuning_job_and_its_trials(tune, project, monkeypatch):
+    monkeypatch.setenv("FAIL", "fast")
+    (project / "distlaunch.prices.yaml").write_text(
+        "currency: USD\nus-central1: {STANDARD: {n1-standard-4: 3600}}\n"
+    )
+    with Cloud(project) as cloud:
+        at = ("--endpoint", cloud.url, "--image=localhost:5000/digits:1")
+        done = tune(*at, "--parallel=1", "--", "--epochs=1")
+        assert done.code == 0, done.err
+        lines = done.out.splitlines()
+        heads = ["TRIAL", "rate", "size", "accuracy", "STATE", "TIME", "COST"]
+        assert lines[0].split() == heads
+        assert [line.split()[0] for line in lines[1:4]] == ["2", "1", "3"]
+        assert lines[1].split()[-1] == "USD"
+        assert float(lines[1].split()[-2]) > 0.01  # one dollar a second
+        best = "distlaunch submit --set=tuning=null -- --epochs=1 --rate=slow --size=2"
+        assert lines[-1].strip() == best
+        assert "trial 2 (rate slow, size 2): accuracy 1 after" in done.err
+        assert "trial 3 (rate fast, size 1): INFEASIBLE after" in done.err
+
+        attached = tune("--endpoint", cloud.url, "--attach", "--json")
+        result = load_checked("tune", attached.out)
+        assert [trial["id"] for trial in result["trials"]] == [2, 1, 3]
+        assert "status of 1" in result["trials"][2]["reason"]
+
+        # What is printed trains once.
+        [_, *words] = best.split()
+        [command, *rest] = words
+        monkeypatch.delenv("FAIL")
+        monkeypatch.setenv("CLOUD_ML_HP_METRIC_FILE", str(project / "metrics"))
+        jobs = cloud.jobs("demo-project")
+        assert len(list(jobs.list("customJobs"))) == 0
+        dashes = rest.index("--")
+        subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "distlaunch",
+                command,
+                *at,
+                "--detach",
+                *rest[:dashes],
+                *rest[dashes:],
+            ],
+            cwd=project,
+            check=True,
+        )
+        [job] = jobs.list("customJobs")
+        args = job["jobSpec"]["workerPoolSpecs"][0]["containerSpec"]["args"]
+        assert args[-3:] == ["--epochs=1", "--rate=slow", "--size=2"]
+
+
+def test_the_table_is_live_on_a_terminal(project):
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "distlaunch", "tune", "--local", "--trials=2", *PROGRAM]
+    with subprocess.Popen(
+        command, cwd=project, stdout=follower, stderr=follower, env=os.environ | {"TERM": "xterm"}
+    ) as search:
+        os.close(follower)
+        shown = b""
+        while True:
+            try:
+                data = os.read(leader, 4096)
+            except OSError:
+                break
+            if not data:
+                break
+            shown += data
+    os.close(leader)
+    assert search.returncode == 0
+    text = shown.decode()
+    assert "ACTIVE" in text
+    assert "0 of 2 trials done" in text
+    assert "1 of 2 trials done" in text
+    assert "\x1b[A\x1b[2K" in text  # the lines of a table are replaced
+    last = text.rpartition("\x1b[2K")[2].splitlines()
+    assert last[0].split() == ["TRIAL", "rate", "size", "accuracy", "STATE", "TIME"]
+    assert [line.split()[0] for line in last[1:3]] == ["2", "1"]
+
+
+@pytest.mark.slow
+def test_the_bundled_trainer_reports_to_the_search(run, tmp_path):
+    """Two trials of the starter that train, in the cloud's way and with the cluster of the job."""
+    scaffold.plan(tmp_path, "digits").write(tmp_path)
+    with (tmp_path / "distlaunch.yaml").open("a") as file:
+        file.write(
+            "tuning:\n  metric: val_accuracy\n  goal: maximize\n  trials: 2\n  algorithm: grid\n"
+            "  parameters:\n    learning-rate: {type: double, values: [0.000001, 0.003]}\n"
+        )
+    with Cloud(tmp_path) as cloud:
+        options = ("--image=localhost:5000/digits:1", "--set=bucket=gs://demo-bucket", "--json")
+        words = (*cloud.options("demo-project"), *options, "--", "--epochs=1")
+        done = run("tune", "--no-check", "--set=cluster.workers=null", *words, cwd=tmp_path)
+    assert done.code == 0, done.err
+    result = load_checked("tune", done.out)
+    good, bad = result["trials"]
+    assert good["parameters"] == {"learning-rate": 0.003}
+    assert good["metric"] > 0.8 > bad["metric"]
+    assert (bad["state"], bad["step"]) == ("SUCCEEDED", 45)
