@@ -95,3 +95,20 @@ def test_the_clock_is_read_in_a_compiled_loop():
         assert (result.total >= 0.07).all()
         assert (result.total >= result.input + result.exchange).all()
     assert time_exchange([1], lambda: [2]) == [2]  # no step is traced
+
+
+def test_a_step_ends_with_its_updates_of_variables():
+    timer, weight = StepTimer(), tf.Variable(0.0)
+
+    def train(batch):
+        slow = tf.numpy_function(lambda value: (time.sleep(0.05), value)[1], [batch], tf.float32)
+        weight.assign_add(tf.ensure_shape(slow, []))
+        return (batch * 2,)  # a loss that is known before the update
+
+    @tf.function(autograph=False)
+    def step():
+        return timer.time_step(lambda: tf.constant(1.0), train)
+
+    step()
+    assert timer.take().total.min() >= 0.05
+    assert weight.numpy() == 1

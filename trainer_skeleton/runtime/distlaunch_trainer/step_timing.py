@@ -56,9 +56,13 @@ class StepTimer:
         with tf.control_dependencies([ready]):  # otherwise the step may run before the clock
             batch = tf.nest.map_structure(tf.identity, batch, expand_composites=True)
         self._thread = None
+        graph = tf.compat.v1.get_default_graph()
+        before = len(graph.get_operations())
         with _timed_by(self):
             results = train(batch)
-        with tf.control_dependencies(results):
+        # The results are those of the forward pass: the step ends with its updates of variables.
+        updates = [op for op in graph.get_operations()[before:] if op.op_def.is_stateful]
+        with tf.control_dependencies([*results, *updates]):
             end = tf.timestamp()
         row = tf.stack([start, ready, self._exchange, end])
         self._rows.scatter_update(tf.IndexedSlices(row, self._count % _CAPACITY))
