@@ -8,4 +8,5 @@ FOLDER = Path(".distlaunch")
 JOBS = FOLDER / "jobs"  # records of launches
 LOCAL_JOBS = FOLDER / "local"  # job folders of local runs
 SEARCHES = FOLDER / "tune"  # of `distlaunch tune --local`
+COMPARISONS = FOLDER / "compare"  # of `local --compare`
 WHEELS = FOLDER / "wheels"  # the trainer package, for builds of an image

@@ -25,6 +25,7 @@ ALLOWED = {
     "google": {*SHARED, "job", "ui"},
     "image": {*SHARED, "job", "ui", "google"},
     "local": {*SHARED, "job", "ui", "image"},
+    "compare": {*SHARED, "job", "ui", "local"},
     "emulator": {*SHARED, "job", "ui", "local", "image"},
     "checks": {*SHARED, "job", "ui", "render", "google", "image"},
     "submit": {*SHARED, "job", "ui", "render", "google", "image", "checks", "redaction"},

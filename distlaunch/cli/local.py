@@ -76,6 +76,22 @@ NEWEST = ""  # the value of --resume without a job
     type=click.IntRange(1, 64),
     help="Virtual CPU devices per task, each a replica, in place of GPUs.",
 )
+@click.option(
+    "--compare",
+    metavar="N,M,…",
+    help="Run the same work on these numbers of workers, or on fit,trainer, and compare the speed.",
+)
+@click.option(
+    "--batch-sizes",
+    metavar="B,C,…",
+    help="Compare these global batches (rows of a step over all workers).",
+)
+@click.option(
+    "--rounds",
+    metavar="R",
+    type=click.IntRange(min=1),
+    help="Runs of each variant of a comparison (default: 2).",
+)
 @click.option("--audit", is_flag=True, help="Verify that each epoch has each example exactly once.")
 @options.overrides
 @click.option("--docker", is_flag=True, help="Run the job's image, a container per task.")
@@ -94,6 +110,13 @@ def command(settings: Settings, /, **values: Any) -> int:
     """  # noqa: D301 - click wants the character that this is an escape for
     local_options = SimpleNamespace(**values)
     console = settings.console()
+    if local_options.compare is not None or local_options.batch_sizes is not None:
+        from distlaunch.cli.compare import compare
+
+        env = _option_variables(local_options.devices, debug=settings.debug)
+        return compare(console, local_options, env=env)
+    if local_options.rounds:
+        raise UsageError("--rounds needs --compare or --batch-sizes")
     order, folder = _plan(console, local_options, debug=settings.debug)
     with folder.lock():
         return _run(console, order, folder, as_json=local_options.as_json)

@@ -109,7 +109,7 @@ def new(project: Path, job_dir: str | None) -> JobFolder:
         return _create(str(path), path)
     if job_dir and not _BUCKET_URI.fullmatch(job_dir):
         raise UsageError(f"{job_dir}: no bucket is named; expected gs://BUCKET/FOLDER")
-    path = _create_numbered(project / LOCAL_JOBS)
+    path = create_numbered(project / LOCAL_JOBS)
     if job_dir is None:
         return _create(str(path), path)
     uri = job_dir.rstrip("/")
@@ -185,7 +185,7 @@ def _named(project: Path, job: str) -> Path:
     return folder
 
 
-def _create_numbered(jobs: Path) -> Path:
+def create_numbered(jobs: Path) -> Path:
     """Create a folder named after the time, with a number if another run has that name."""
     with _writing(jobs):
         jobs.mkdir(parents=True, exist_ok=True)

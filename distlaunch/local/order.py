@@ -69,6 +69,12 @@ def require_tensorflow() -> None:
         )
 
 
+def check_no_job_dir(words: Sequence[str]) -> None:
+    """Raise UsageError for a job folder among the words after ``--`` of several runs."""
+    if job_dir_in(words):
+        raise UsageError("--job-dir after '--': each run has a job folder of its own; remove it")
+
+
 def plan_run(
     project: Path,
     job: Job | None,
@@ -109,8 +115,7 @@ def plan_run(
     DistlaunchError
         If there is nothing to run, or TensorFlow is missing for the job's module.
     """
-    if job_dir_in(words):
-        raise UsageError("--job-dir after '--': each run has a job folder of its own; remove it")
+    check_no_job_dir(words)
     program = parse_program(job, tuple(words), folder.job_dir)
     cluster = local_cluster(job, workers)
     if isinstance(program, Module):

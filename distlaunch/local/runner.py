@@ -212,7 +212,8 @@ class Runner:
         last = output.last_lines().rstrip("\n")
         others = (attempt.outputs[task] for task in self._tasks if task != failure.task)
         # If no other task wrote, they are what was printed just before this.
-        is_above = self._view.console.is_one_stream and not any(o.last_lines() for o in others)
+        is_shown = self._view.shows_lines and self._view.console.is_one_stream
+        is_above = is_shown and not any(o.last_lines() for o in others)
         if last and not is_above:
             self._notify(f"the last lines of {failure.task}:\n{last}", "error")
         self._notify(f"full log: {output.log}", "error")

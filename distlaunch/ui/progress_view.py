@@ -47,7 +47,14 @@ class ProgressView:
     Its end waits for the readers, unless it is an interruption. Where no more lines should be
     brought while `console.is_full`, call `pump` now and then, so that a slow reader gets what still
     waits for it.
+
+    Attributes
+    ----------
+    shows_lines : bool
+        Whether lines of tasks are shown.
     """
+
+    shows_lines = True
 
     def __init__(self, console: Console, tasks: Sequence[str]) -> None:
         self.console = console

@@ -24,6 +24,8 @@ class QuietView(ProgressView):
         The messages of the run, in order.
     """
 
+    shows_lines = False
+
     def __init__(self, console: Console, tasks: Sequence[str], label: str) -> None:
         super().__init__(console, tasks)
         self.notices: list[Notice] = []

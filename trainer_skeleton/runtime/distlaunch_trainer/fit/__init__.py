@@ -14,4 +14,5 @@
 ``interception`` the arguments of a script's calls
 ``agreement``    the steps at which all tasks agree to stop
 ``chief_files``  files that only the chief writes
+``project``      a project's model under plain ``fit``, for comparisons; ``plain_fit``
 """

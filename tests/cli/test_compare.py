@@ -1,0 +1,283 @@
+"""`distlaunch local --compare` as its user meets it; verdicts are in tests/compare."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from distlaunch import scaffold
+
+from ..json_schemas import load_checked  # noqa: TID252 - tests are no package
+from ..small_datasets import write_idx  # noqa: TID252
+from ..tensorflow_host import Result  # noqa: TID252
+from ..trainer_skeleton.conftest import environment_outside_clusters  # noqa: TID252
+
+JOB = """\
+name: digits
+module: job.task
+args: [--epochs, "2", --global-batch-size, "96"]
+cluster:
+  chief: {machine: n1-standard-4}
+  workers: {machine: n1-standard-4, count: 1}
+"""
+# Writes what the trainer does: the speeds of SPEEDS by the number of workers, in turn.
+PROGRAM = """\
+import json, os, pathlib, sys
+config = json.loads(os.environ["TF_CONFIG"]) if "TF_CONFIG" in os.environ else {}
+workers = sum(map(len, config.get("cluster", {"chief": [1]}).values()))
+folder = pathlib.Path(os.environ["AIP_MODEL_DIR"]).parent
+if config.get("task", {}).get("type", "chief") == "chief":
+    with open("calls", "a") as calls:
+        print(folder.name, *sys.argv[1:], file=calls)
+    speed = json.loads(os.environ["SPEEDS"])[str(workers)].pop(int(folder.name[-1]) - 1)
+    if not speed:
+        raise SystemExit("no speed, exit")
+    seconds = 96 / speed
+    parts = {"input": 0.1, "compute": 0.9 / workers, "exchange": 0.5 - 0.5 / workers, "wait": 0}
+    timing = {"steps": 9, "total": seconds, "slowest": {"chief": 1.0}, "tasks": {}}
+    timing |= {name: part * seconds for name, part in parts.items()}
+    summary = {"examples_per_second": speed, "global_batch": 96, "timing": timing}
+    (folder / "summary.json").write_text(json.dumps(summary | {"gradient_bytes": 4e6}))
+"""
+CORES = len(os.sched_getaffinity(0))
+USED = CORES // 2 * 2  # by two workers with equally many cores
+RUN = ["--", "python", "job/task.py"]
+SPEEDS = {"1": [1000, 1200, 1100], "2": [800, 700, 600], "3": [500, 0]}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project whose module, which is a program too, has these speeds."""
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job/task.py").write_text(PROGRAM)
+    (tmp_path / "distlaunch.yaml").write_text(JOB)
+    monkeypatch.setenv("SPEEDS", json.dumps(SPEEDS))
+    return tmp_path
+
+
+@pytest.fixture
+def compare(cli, project):
+    """Run `distlaunch local` in the project."""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return cli("local", *words, cwd=project)
+
+    return run
+
+
+def calls(project: Path) -> list[str]:
+    """Return the runs of the program, without those of one worker on the cores of several."""
+    lines = (project / "calls").read_text().splitlines()
+    return [line for line in lines if "-on-" not in line]
+
+
+def loaded(text: str) -> dict:
+    """Return the JSON output, without one worker on the cores of several."""
+    data = load_checked("compare", text)
+    return data | {"variants": [v for v in data["variants"] if " on " not in v["name"]]}
+
+
+def folder_of(project: Path) -> Path:
+    (folder,) = (project / ".distlaunch/compare").iterdir()
+    return folder
+
+
+class Page(HTMLParser):
+    """Collects the bars of charts, the JSON and what would be loaded from elsewhere."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.bars: list[tuple[str, float, float]] = []
+        self.loaded: list[str] = []
+        self.data = ""
+        self._is_data = False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        self.loaded += [values[key] for key in ("src", "href") if key in values]
+        self._is_data = values.get("id") == "data"
+        if "data-value" in values:
+            value, width = float(values["data-value"]), float(values["width"])
+            self.bars.append((values["class"], value, width))
+
+    def handle_data(self, text):
+        self.data += text if self._is_data else ""
+
+    def handle_endtag(self, tag):
+        self._is_data = False
+
+
+def test_table_sentence_and_files(compare, tmp_path):
+    done = compare("--compare", "1,2", "--rounds", "3", *RUN, "--seed", "1")
+    assert done.returncode == 0, done.stderr
+    head, one, two, alone, *rest = done.stdout.splitlines()
+    assert head.split()[:4] == ["variant", "examples/s", "min-max", "speed-up"]
+    assert one.split()[:6] == ["1", "worker", "1,100", "1,000-1,200", "1.00", "87.27"]
+    assert two.split()[:6] == ["2", "workers", "700", "600-800", "0.64", "32"]
+    # One worker has the same speeds on the cores of two.
+    assert alone.split()[:6] == ["1", "worker", "on", str(USED), "cores", "1,100"]
+    assert rest[-1].startswith("It does not pay here: 2 workers train 0.64 times as fast as 1 work")
+    runs = [f"{n}-{name}" for n in (1, 2, 3) for name in ("1-worker", "2-workers")]
+    order = [f"{run[2:]}-{run[0]} --seed 1" for run in runs]
+    assert calls(tmp_path) == order  # A B A B
+    lines = [line for line in done.stderr.splitlines() if "round" in line]
+    assert len(lines) == 9
+    assert re.search(r"round 3 of 3 · 2 workers: 600 examples/s \(\d\.\d s in all\)", lines[-2])
+    folder = folder_of(tmp_path)
+    data = load_checked("compare", (folder / "compare.json").read_text())
+    page = Page((folder / "compare.html").read_text())
+    assert json.loads(page.data) == data
+    assert page.loaded == []  # it opens offline
+    speeds = [bar for bar in page.bars if bar[0] == "examples/s"]
+    assert [value for _, value, _ in speeds] == [1100, 700, 1100]
+    assert speeds[1][2] / speeds[0][2] == pytest.approx(700 / 1100, abs=0.001)
+    steps = [(name, value) for name, value, _ in page.bars if name in ("compute", "exchange")]
+    timing = data["variants"][1]["timing"]
+    assert steps[2:4] == [(n, pytest.approx(1e3 * timing[n])) for n in ("compute", "exchange")]
+    assert (folder / "compare.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_failing_variant_is_reported_and_the_others_go_on(compare, tmp_path):
+    done = compare("--json", "--compare", "3,1,2", *RUN)
+    assert done.returncode == 1
+    data = loaded(done.stdout)
+    three, one, two = data["variants"]
+    assert three["failure"]["text"] == "exit code 1"
+    assert len(three["runs"]) == 1
+    assert (Path(three["failure"]["log"]) / "attempt-1/chief.log").read_text() == "no speed, exit\n"
+    assert "2 of 2 · 3 workers: exit code 1; logs:" in done.stderr
+    assert "    no speed, exit\n" in done.stderr
+    assert (one["failure"], len(one["runs"]), len(two["runs"])) == (None, 2, 2)
+    assert two["efficiency"] == pytest.approx(750 / 1100 / 2)
+    assert three["shares_cores"] == (CORES < 3)
+    assert data["cores_per_worker"] == max(1, CORES // 3)
+
+
+def test_the_trainer_gets_one_global_batch_or_those_to_compare(tensorflow, project):
+    for line in ("--compare=1,2", "--batch-sizes=64,256 -- --global-batch-size 7 --seed=1"):
+        words = ["local", "--rounds=1", *line.split()]
+        done = tensorflow.run("distlaunch", *words, cwd=project, env=os.environ)
+        assert done.code == 0, done.err
+    assert calls(project) == [
+        "1-worker-1 --epochs 2 --global-batch-size=96",
+        "2-workers-1 --epochs 2 --global-batch-size=96",
+        "2-workers-global-batch-64-1 --epochs 2 --seed=1 --global-batch-size=64",
+        "2-workers-global-batch-256-1 --epochs 2 --seed=1 --global-batch-size=256",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--compare", "1"], "one variant is nothing to compare: give --compare or --batch-sizes"),
+        (["--compare", "1,two"], "--compare 1,two: 'two' is neither a number of workers (1 to"),
+        (["--compare", "trainer,1"], "--compare trainer,1: each variant once (trainer is 1)"),
+        (["--compare", "1,2", "--workers", "2"], "--workers cannot be combined with --compare"),
+        (["--batch-sizes", "8,x"], "--batch-sizes 8,x: 'x' is not a number of rows"),
+        (["--batch-sizes", "1,8"], "--batch-sizes 1,8: 1 row for 2 workers: each needs one"),
+        (["--rounds", "2"], "--rounds needs --compare or --batch-sizes"),
+        (["--compare", "fit,trainer", "--", "python", "x"], "--compare fit needs the project's tr"),
+        (["--compare", "1,2", "--", "--job-dir", "x"], "--job-dir after '--': each run has a"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_2(compare, tmp_path, words, problem):
+    done = compare(*words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(f"distlaunch: error: {problem}")
+    assert not (tmp_path / ".distlaunch").exists()
+
+
+def test_without_matplotlib_there_is_no_png(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("distlaunch.compare.report.find_spec", lambda _: None)
+    monkeypatch.setenv("SPEEDS", json.dumps(SPEEDS))
+    (tmp_path / "task.py").write_text(PROGRAM)
+    done = run("local", "--compare=1,2", "--rounds=1", "--", "python", "task.py")
+    assert done.code == 0, done.err
+    assert "no compare.png: matplotlib is not installed here; run pip install 'distl" in done.err
+    names = {path.name for path in folder_of(tmp_path).iterdir()}
+    runs = {"1-worker-1", "2-workers-1", f"1-worker-on-{USED}-cores-1"}
+    assert names == {*runs, "compare.json", "compare.html"}
+
+
+def test_ctrl_c_keeps_what_was_measured(tmp_path):
+    (tmp_path / "task.py").write_text(PROGRAM)
+    (tmp_path / "slow.py").write_text(
+        "import os, time, runpy\n"
+        "if '1-worker-2' in os.environ['AIP_MODEL_DIR']:\n"
+        "    open('up', 'w').close()\n"
+        "    time.sleep(600)\n"
+        "runpy.run_path('task.py')\n"
+    )
+    words = ["local", "--json", "--compare", "1,2", "--", "python", "slow.py"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "distlaunch", *words],
+        cwd=tmp_path,
+        env=os.environ | {"SPEEDS": json.dumps(SPEEDS)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    until = time.monotonic() + 60
+    while not (tmp_path / "up").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    data = loaded(out)
+    assert data["interrupted"]
+    assert [len(each["runs"]) for each in data["variants"]] == [1, 1]
+    assert data["variants"][1]["speedup"] == pytest.approx(0.8)
+    assert json.loads((folder_of(tmp_path) / "compare.json").read_text())["interrupted"]
+
+
+STARTERS = {  # and what to compare
+    "digits": ("--compare=fit,1,2", "--rounds=1", "--", "--epochs=3"),
+    # Took 13.6 s, 25.9 s and 39.0 s with 1, 2 and 3 replicas of one machine with two cores.
+    "fashion-mnist": ("--compare=1,2,3", "--", "--epochs=3"),
+}
+IS_LAWS = bool(os.environ.get("DISTLAUNCH_TEST_LAWS"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("starter", STARTERS if IS_LAWS else ["digits"])
+def test_replicas_of_a_small_model_on_one_machine_do_not_pay(tensorflow, tmp_path, starter):
+    project = tmp_path / "project"
+    scaffold.plan(project, starter).write(project)
+    words = ["local", "--json", *STARTERS[starter]]
+    env = environment_outside_clusters() | {"KERAS_HOME": str(tmp_path)}
+    if starter == "digits":
+        done = tensorflow.run("distlaunch", *words, cwd=project, env=env)
+    else:  # Keras reads KERAS_HOME when it is imported
+        write_idx(tmp_path / "datasets/fashion-mnist", {"train": 6_000, "t10k": 64})
+        argv = [sys.executable, "-m", "distlaunch", *words]
+        process = subprocess.run(
+            argv, cwd=project, env=env, capture_output=True, text=True, check=False
+        )
+        done = Result(process.returncode, process.stdout, process.stderr)
+    assert done.code == 0, done.err
+    data = load_checked("compare", done.out)
+    by_name = {each["name"]: each for each in data["variants"]}
+    one, two = by_name["1 worker"], by_name["2 workers"]
+    assert len({each["global_batch"] for each in data["variants"]}) == 1
+    assert one["timing"]["exchange"] == one["timing"]["wait"] == 0 < two["timing"]["exchange"]
+    # The clocks of the steps agree with the time of the epochs.
+    assert one["timing"]["total"] >= 0.5 * one["global_batch"] / one["examples_per_second"]["max"]
+    assert two["efficiency"] < 1
+    causes = "the exchange|waiting for|a worker computes|2 workers share"
+    assert re.match(
+        r"It does not pay here: \d workers train \d\.\d\d times as fast as 1 worker(?: on \d+ "
+        rf"cores)?, because ({causes}).*\. [A-Z-]",
+        data["verdict"]["text"],
+    )
+    if starter == "digits":
+        assert by_name["fit()"]["timing"] is None
+        assert one["speedup"] > 1  # over fit()
