@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from distlaunch.compare.figures import reference
@@ -20,6 +20,7 @@ HIGHLY_INPUT_BOUND = 0.20
 # Choices of this module, without a source.
 GOOD_EFFICIENCY = 0.8
 LEAST_GAIN = 0.05  # of speed, below which two variants count as equally fast
+SPREAD = 1.3  # of the runs of a variant, from which something else is likely to have run
 LARGE_GRADIENTS = 1 << 20  # bytes, below which the latency of an exchange costs more than its size
 
 
@@ -44,12 +45,25 @@ def judge(figures: Sequence[VariantFigures], *, cores: int) -> Verdict:
     cores
         Cores of this machine.
     """
-    measured = [each for each in figures if each.runs and not each.variant.cores]
+    verdict = _judge([each for each in figures if each.runs], cores)
+    noisy = [each for each in figures if each.runs and each.fastest > SPREAD * each.slowest]
+    if not noisy:
+        return verdict
+    worst = max(noisy, key=lambda each: each.fastest / each.slowest)
+    note = (
+        f"The runs of {_named(worst)} differ by a factor of {worst.fastest / worst.slowest:.1f}: "
+        "repeat it with more --rounds while nothing else runs here."
+    )
+    return replace(verdict, text=f"{verdict.text} {note}")
+
+
+def _judge(figures: Sequence[VariantFigures], cores: int) -> Verdict:
+    measured = [each for each in figures if not each.variant.cores]
     if len(measured) < 2:
         return Verdict(f"Nothing to compare: {plural(len(measured), 'variant')} measured.")
     if len({each.variant.workers for each in measured}) == 1:
         return _judge_equal_workers(measured)
-    whole = [each for each in figures if each.runs and each.variant.cores]
+    whole = [each for each in figures if each.variant.cores]
     return _judge_workers(measured, whole, cores)
 
 

@@ -139,6 +139,17 @@ def test_fit_and_batches():
     assert text == "All variants are equally fast within 5 %."
 
 
+def test_runs_that_differ_much():
+    two = figures(2, 1900.0)
+    fast, slow = (replace(two.runs[0], examples_per_second=speed) for speed in (3000.0, 1500.0))
+    text = judged(ONE, replace(two, runs=(fast, slow))).text
+    assert text.endswith(
+        "The runs of 2 workers differ by a factor of 2.0: repeat it with more --rounds while "
+        "nothing else runs here."
+    )
+    assert "repeat" not in judged(ONE, two).text
+
+
 def test_failed_variants_are_left_out():
     failed = replace(figures(2, 1.0), runs=())
     assert judged(ONE, failed).text == "Nothing to compare: 1 variant measured."
