@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from distlaunch.ui.console import Console
 
 DEFAULT_ROUNDS = 2
+_CHART_WIDTH = 40  # characters of the longest bar
 # Options of `local` that have no meaning for several runs, and their names.
 _OTHERS = {
     "workers": "--workers",
@@ -74,6 +75,8 @@ def _report(console: Console, comparison: Comparison, *, as_json: bool) -> None:
     if as_json:
         console.result(json.dumps(report.to_json(comparison, verdict)))
     else:
-        console.result(f"{table(report.rows(comparison))}\n{verdict.text}")
+        chart = report.speed_chart(comparison, _CHART_WIDTH)
+        parts = [table(report.rows(comparison)), chart, verdict.text]
+        console.result("\n\n".join(filter(None, parts)))
         console.log(f"charts: {comparison.folder / 'compare.html'}")
     console.drain()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.compare.figures import PARTS
 from distlaunch.files import atomic_write
 from distlaunch.text import duration
+from distlaunch.ui.chart import bars
 
 if TYPE_CHECKING:
     from distlaunch.compare.figures import VariantFigures
@@ -48,6 +49,15 @@ def _row(figures: VariantFigures) -> list[str]:
 
 def _milliseconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{1e3 * seconds:,.2f}"
+
+
+def speed_chart(comparison: Comparison, width: int) -> str:
+    """Return the speeds as bars of a terminal."""
+    measured = [each for each in comparison.figures if each.runs]
+    return bars(
+        [(each.variant.name, each.speed, f"{each.speed:,.0f} examples/s") for each in measured],
+        width,
+    )
 
 
 def to_json(comparison: Comparison, verdict: Verdict) -> dict[str, Any]:
@@ -136,7 +146,7 @@ def _chart(
     title: str, values: dict[str, dict[str, float]], colours: dict[str, str], digits: int
 ) -> dict[str, Any]:
     most = max((sum(parts.values()) for parts in values.values()), default=0.0) or 1.0
-    bars = []
+    drawn_bars = []
     for label, parts in values.items():
         end, drawn = float(_LEFT), []
         for name, value in parts.items():
@@ -154,9 +164,9 @@ def _chart(
             )
             end += width
         total = f"{sum(parts.values()):,.{digits}f}"
-        bars.append({"label": label, "parts": drawn, "end": round(end, 2), "text": total})
+        drawn_bars.append({"label": label, "parts": drawn, "end": round(end, 2), "text": total})
     legend = list(colours.items()) if len(colours) > 1 else []
-    return {"title": title, "bars": bars, "legend": legend}
+    return {"title": title, "bars": drawn_bars, "legend": legend}
 
 
 def _write_png(data: dict[str, Any], path: Path) -> None:
@@ -164,7 +174,7 @@ def _write_png(data: dict[str, Any], path: Path) -> None:
 
     measured = [each for each in data["variants"] if each["examples_per_second"]]
     names = [each["name"] for each in measured]
-    figure = Figure(figsize=(10, 1.5 + 0.5 * len(names)), layout="constrained")
+    figure = Figure(figsize=(10, 2 + 0.5 * len(names)), layout="constrained")
     left, right = figure.subplots(1, 2)
     speeds = [each["examples_per_second"] for each in measured]
     medians = [each["median"] for each in speeds]
@@ -178,7 +188,8 @@ def _write_png(data: dict[str, Any], path: Path) -> None:
         right.barh(names, values, left=ends, color=colour, label=name)
         ends = [end + value for end, value in zip(ends, values, strict=True)]
     right.set(xlabel="ms per step")
-    right.legend()
+    handles, labels = right.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
     for axes in (left, right):
         axes.invert_yaxis()
     figure.savefig(path, format="png", dpi=120)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from distlaunch.ui.events import Notice, TaskLines, Trained
+from distlaunch.ui.events import Notice, TaskLines, Trained, Waiting
 from distlaunch.ui.progress import Progress
 from distlaunch.ui.progress_view import ProgressView
 
@@ -37,8 +37,11 @@ class QuietView(ProgressView):
             return
         if isinstance(event, Notice):
             self.notices.append(event)
+        elif isinstance(event, Waiting):
+            self._wait_for(event.text and f"{self._label} · {event.text}")
         elif not isinstance(event, Trained):
             super().handle(event)
         elif event.task == self._chief:
+            self._wait_for("")
             text = self._steps.update(event.event) or "starting"
             self.console.progress(f"{self._label} · {text}")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -120,13 +122,17 @@ class Page(HTMLParser):
 def test_table_sentence_and_files(compare, tmp_path):
     done = compare("--compare", "1,2", "--rounds", "3", *RUN, "--seed", "1")
     assert done.returncode == 0, done.stderr
-    head, one, two, alone, *rest = done.stdout.splitlines()
+    table, chart, sentence = done.stdout.split("\n\n")
+    bars = [line.count("#") for line in chart.splitlines()]
+    assert bars == [40, round(40 * 700 / 1100), 40]
+    assert chart.splitlines()[1].endswith("  700 examples/s")
+    head, one, two, alone = table.splitlines()
     assert head.split()[:4] == ["variant", "examples/s", "min-max", "speed-up"]
     assert one.split()[:6] == ["1", "worker", "1,100", "1,000-1,200", "1.00", "87.27"]
     assert two.split()[:6] == ["2", "workers", "700", "600-800", "0.64", "32"]
     # One worker has the same speeds on the cores of two.
     assert alone.split()[:6] == ["1", "worker", "on", str(USED), "cores", "1,100"]
-    assert rest[-1].startswith("It does not pay here: 2 workers train 0.64 times as fast as 1 work")
+    assert sentence.startswith("It does not pay here: 2 workers train 0.64 times as fast as 1 work")
     runs = [f"{n}-{name}" for n in (1, 2, 3) for name in ("1-worker", "2-workers")]
     order = [f"{run[2:]}-{run[0]} --seed 1" for run in runs]
     assert calls(tmp_path) == order  # A B A B
@@ -239,6 +245,28 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path):
     assert json.loads((folder_of(tmp_path) / "compare.json").read_text())["interrupted"]
 
 
+def test_a_terminal_shows_the_run_in_a_line_that_is_replaced(project):
+    leader, follower = pty.openpty()
+    words = ["local", "--compare=1,2", "--rounds=1", *RUN]
+    with subprocess.Popen(
+        [sys.executable, "-m", "distlaunch", *words],
+        cwd=project,
+        stdout=follower,
+        stderr=follower,
+        env=os.environ | {"TERM": "xterm"},
+    ) as process:
+        os.close(follower)
+        shown = b""
+        with suppress(OSError):  # Linux's end of a terminal
+            while data := os.read(leader, 4096):
+                shown += data
+    os.close(leader)
+    assert process.returncode == 0
+    text = shown.decode()
+    assert "\r\x1b[2Kround 1 of 1 · 2 workers · starting" in text
+    assert text.index("It does not pay here") > text.rindex("\x1b[2K")
+
+
 STARTERS = {  # and what to compare
     "digits": ("--compare=fit,1,2", "--rounds=1", "--", "--epochs=3"),
     # Took 13.6 s, 25.9 s and 39.0 s with 1, 2 and 3 replicas of one machine with two cores.
@@ -279,5 +307,10 @@ def test_replicas_of_a_small_model_on_one_machine_do_not_pay(tensorflow, tmp_pat
         data["verdict"]["text"],
     )
     if starter == "digits":
+        losses = {
+            tuple(round(epoch["logs"]["val_loss"], 4) for epoch in json.loads(text)["epochs"])
+            for text in map(Path.read_text, Path(data["folder"]).glob("*/summary.json"))
+        }
+        assert len(losses) == 1  # all have trained on the same batches, fit() too
         assert by_name["fit()"]["timing"] is None
         assert one["speedup"] > 1  # over fit()

@@ -1,0 +1,60 @@
+"""Charts as text, for terminals and pipes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_MARKS = "*o+x#@%&"
+
+
+def bars(rows: Sequence[tuple[str, float, str]], width: int = 40) -> str:
+    """Return a bar per row of a label, a value of 0 or more, and a text behind the bar."""
+    most = max((value for _, value, _ in rows), default=0.0)
+    name = max((len(label) for label, _, _ in rows), default=0)
+    drawn = []
+    for label, value, text in rows:
+        bar = ("#" * (round(width * value / most) if most else 0)).ljust(width)
+        drawn.append(f"{label.ljust(name)}  {bar}  {text}".rstrip())
+    return "\n".join(drawn)
+
+
+def lines(
+    series: Mapping[str, Sequence[tuple[float, float]]], width: int = 60, height: int = 10
+) -> str:
+    """Return points of several series over common axes, each with a mark of its own.
+
+    Points that are not finite are left out; there is no chart without two values of x.
+    """
+    points = {
+        name: [(x, y) for x, y in values if math.isfinite(x) and math.isfinite(y)]
+        for name, values in series.items()
+    }
+    xs = [x for values in points.values() for x, _ in values]
+    ys = [y for values in points.values() for _, y in values]
+    if len(set(xs)) < 2:
+        return ""
+    low, high = min(ys), max(ys)
+    grid = [[" "] * width for _ in range(height)]
+    for mark, values in zip(_MARKS * len(points), points.values(), strict=False):
+        for x, y in values:
+            column = round((x - min(xs)) / (max(xs) - min(xs)) * (width - 1))
+            row = round((high - y) / (high - low or 1) * (height - 1))
+            grid[row][column] = mark
+    labels = [f"{high:.4g}", *[""] * (height - 2), f"{low:.4g}"]
+    margin = max(map(len, labels))
+    rows = [
+        f"{label.rjust(margin)} |{''.join(row)}".rstrip()
+        for label, row in zip(labels, grid, strict=True)
+    ]
+    first, last = f"{min(xs):g}", f"{max(xs):g}"
+    marks = zip(_MARKS * len(points), points, strict=False)
+    below = [
+        f" +{'-' * width}",
+        f"  {first}{last.rjust(width - len(first))}",
+        "  " + "  ".join(f"{mark} {name}" for mark, name in marks),
+    ]
+    return "\n".join([*rows, *(" " * margin + line for line in below)])
