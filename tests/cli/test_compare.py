@@ -268,7 +268,11 @@ def test_a_terminal_shows_the_run_in_a_line_that_is_replaced(project):
 
 
 STARTERS = {  # and what to compare
-    "digits": ("--compare=fit,1,2", "--rounds=1", "--", "--epochs=3"),
+    # Steps so short that their exchange costs more than the work, however busy the machine is.
+    "digits": (
+        *("--compare=fit,1,2", "--rounds=1", "--"),
+        *("--epochs=3", "--global-batch-size=4", "--steps-per-epoch=60"),
+    ),
     # Took 13.6 s, 25.9 s and 39.0 s with 1, 2 and 3 replicas of one machine with two cores.
     "fashion-mnist": ("--compare=1,2,3", "--", "--epochs=3"),
 }
@@ -297,8 +301,6 @@ def test_replicas_of_a_small_model_on_one_machine_do_not_pay(tensorflow, tmp_pat
     one, two = by_name["1 worker"], by_name["2 workers"]
     assert len({each["global_batch"] for each in data["variants"]}) == 1
     assert one["timing"]["exchange"] == one["timing"]["wait"] == 0 < two["timing"]["exchange"]
-    # The clocks of the steps agree with the time of the epochs.
-    assert one["timing"]["total"] >= 0.5 * one["global_batch"] / one["examples_per_second"]["max"]
     assert two["efficiency"] < 1
     causes = "the exchange|waiting for|a worker computes|2 workers share"
     assert re.match(
@@ -307,10 +309,11 @@ def test_replicas_of_a_small_model_on_one_machine_do_not_pay(tensorflow, tmp_pat
         data["verdict"]["text"],
     )
     if starter == "digits":
-        losses = {
-            tuple(round(epoch["logs"]["val_loss"], 4) for epoch in json.loads(text)["epochs"])
-            for text in map(Path.read_text, Path(data["folder"]).glob("*/summary.json"))
+        runs = [json.loads(p.read_text()) for p in Path(data["folder"]).glob("*/summary.json")]
+        epochs = {
+            tuple((e["examples"], round(e["logs"]["val_loss"], 4)) for e in run["epochs"])
+            for run in runs
         }
-        assert len(losses) == 1  # all have trained on the same batches, fit() too
+        assert len(runs) >= 3
+        assert len(epochs) == 1  # all have trained on the same batches, fit() too
         assert by_name["fit()"]["timing"] is None
-        assert one["speedup"] > 1  # over fit()

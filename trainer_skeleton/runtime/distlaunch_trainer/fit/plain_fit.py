@@ -56,7 +56,10 @@ def fit_project(options: argparse.Namespace) -> None:
         set_learning_rate(model, options.learning_rate)
     facts = run_facts(data, options.epochs, joined.cluster)
     joined.report.event("ready", step=0, **facts)
-    measured = _EpochTimes(joined.report, steps, facts["examples"] or steps * facts["global_batch"])
+    plan = data.training.plan
+    is_one_pass = plan.examples and steps == plan.steps
+    examples = plan.examples if is_one_pass else steps * plan.global_batch
+    measured = _EpochTimes(joined.report, steps, examples)
     validation = data.validation
     model.fit(
         _batches(data.training),
