@@ -259,11 +259,9 @@ def _tune_here(console: Console, values: SimpleNamespace) -> int:
 
 def _with_counts(tuning: Tuning, trials: int | None, parallel: int | None) -> Tuning:
     """Return a search with other numbers of trials, where they are given."""
-    return replace(
-        tuning,
-        trials=trials or tuning.trials,
-        parallel_trials=parallel or tuning.parallel_trials,
-    )
+    trials = trials or tuning.trials
+    at_once = parallel or min(tuning.parallel_trials, trials)
+    return replace(tuning, trials=trials, parallel_trials=at_once)
 
 
 def _nothing_to_tune() -> DistlaunchError:

@@ -200,7 +200,8 @@ class LocalSearch:
         folder = self._trial_folder(run)
         lines = (folder / "errors.log").read_text("utf-8", "replace").splitlines()
         errors = [line.partition(_ERROR)[2].strip() for line in lines if _ERROR in line]
-        text = errors[0] if errors else f"exit code {code}"
+        quoted = [line.strip() for line in lines if line.startswith("    ")]  # of the task's output
+        text = ": ".join([*(errors[:1] or [f"exit code {code}"]), *quoted[-1:]])
         return f"{text}; its output is in {display_path(folder / 'output.log')}"
 
     def _stop_all(self, number: int) -> None:

@@ -6,6 +6,7 @@ import json
 import shlex
 from dataclasses import asdict
 from decimal import Decimal
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.text import duration, plural, table
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from distlaunch.ui.console import Console
 
 _HOUR = 3600  # seconds
+_MOST_LETTERS = 300  # of a reason in a line; Vertex AI quotes the last lines of the log
 
 
 class SearchView:
@@ -113,7 +115,8 @@ class SearchView:
         took = "" if trial.seconds is None else f" after {duration(trial.seconds)}"
         text = f"trial {trial.id} ({values})"
         if trial.state == INFEASIBLE:
-            self._console.log(f"{text}: INFEASIBLE{took}: {trial.reason}", "warning")
+            reason = shorten(trial.reason, _MOST_LETTERS, placeholder=" …")
+            self._console.log(f"{text}: INFEASIBLE{took}: {reason}", "warning")
         elif not self._is_live:
             self._console.log(f"{text}: {self._study.metric} {trial.metric:.5g}{took}")
 

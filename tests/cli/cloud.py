@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.emulator.emulator import Emulator
+from distlaunch.emulator.jobs import message_types
 from distlaunch.google.client import connect
 from distlaunch.google.jobs import Jobs, has_ended
 from distlaunch.submit.records import Record, Records
@@ -27,6 +28,7 @@ class Cloud(Emulator):
     """An emulator that runs processes, and the jobs that are launched in it."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
+        message_types()  # else its thread imports them while one of a command's does
         super().__init__(project_dir=folder, **options)
 
     def options(self, project: str = "p") -> tuple[str, ...]:

@@ -101,6 +101,7 @@ def test_trials_here_and_the_best_command(tune, project, monkeypatch):
     assert (second["metric"], result["best"]) == (0.0, 2)
     assert (failed["state"], failed["metric"]) == ("INFEASIBLE", None)
     assert failed["reason"].startswith("chief failed with exit code 1 after")
+    assert ": cannot train so; its output is in .distlaunch/tune/digits/" in failed["reason"]
     assert "cannot train so" in (project / ".distlaunch/tune/digits/trial-3/output.log").read_text()
     assert "trial 3 (rate fast, size 1): INFEASIBLE after" in done.err
 
@@ -217,6 +218,9 @@ def test_a_tuning_job_and_its_trials(tune, project, monkeypatch):
     )
     with Cloud(project) as cloud:
         at = ("--endpoint", cloud.url, "--image=localhost:5000/digits:1")
+        refused = tune(*at, "--json", "--parallel=4")
+        assert load_checked("tune", refused.out)["event"] == "refused"
+        assert refused.code == 1
         done = tune(*at, "--parallel=1", "--", "--epochs=1")
         assert done.code == 0, done.err
         lines = done.out.splitlines()
