@@ -11,7 +11,7 @@ import pytest
 JOB_FILE = "name: search\nmodule: search\ncluster: {chief: {machine: n1-standard-4}}\n"
 
 
-@pytest.mark.slow
+@pytest.mark.docs
 def test_the_documented_search_trains_each_trial(checkout, tensorflow, tmp_path):
     text = (checkout / "docs/tuning.md").read_text(encoding="utf-8")
     [script] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
