@@ -40,6 +40,16 @@ def run_ids(_context: click.Context) -> Iterable[str]:
 
 
 @_completion
+def runs_and_jobs(_context: click.Context) -> Iterable[str]:
+    """Return the ids of local runs and the launch ids of jobs."""
+    from distlaunch.paths import LOCAL_JOBS
+    from distlaunch.submit.records import Records
+
+    ids = sorted((path.name for path in LOCAL_JOBS.glob("*")), reverse=True)
+    return ids + [record.launch_id for record in Records(Path.cwd()).all()]
+
+
+@_completion
 def job_tasks(context: click.Context) -> Iterable[str]:
     """Return the tasks of the job of the command line."""
     from distlaunch.google.logs import task_names

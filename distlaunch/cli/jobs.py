@@ -30,16 +30,6 @@ def status(_: Settings, located: LocatedJob, *, as_json: bool) -> None:
         show(report.describe(job, jobs.project, jobs.session.endpoint))
 
 
-def _parse_time(text: str) -> float:
-    """Return the seconds since 1970 of a time, or of a duration before now."""
-    from distlaunch.timestamps import parse_since
-
-    try:
-        return parse_since(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
 def _parse_regex(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
@@ -63,7 +53,7 @@ def _parse_regex(text: str) -> re.Pattern[str]:
 @click.option(
     "--since",
     metavar="TIME",
-    type=_parse_time,
+    type=options.parse_time,
     help="Only entries since a time (2026-11-21T17:00, UTC) or for a duration (90s, 10m, 2h, 1d).",
 )
 @click.option(
@@ -121,14 +111,27 @@ def logs(
     show_default=True,
     help="How many jobs, the newest first.",
 )
+@click.option("--local", "is_local", is_flag=True, help="List the runs on this machine instead.")
 @options.as_json
 def list_jobs(
-    settings: Settings, locator: JobLocator, *, all_jobs: bool, limit: int, as_json: bool
+    settings: Settings,
+    locator: JobLocator,
+    *,
+    all_jobs: bool,
+    limit: int,
+    is_local: bool,
+    as_json: bool,
 ) -> None:
     """List the jobs of a project and region, the newest first.
 
     Only jobs that distlaunch submitted, from any directory and by anyone, unless --all is given.
+    With --local, the runs of this directory's project on this machine, with their disk use.
     """
+    if is_local:
+        from distlaunch.cli.runs import list_runs
+
+        list_runs(settings, limit, as_json=as_json)
+        return
     from distlaunch.google import report
 
     jobs = locator.jobs()

@@ -117,17 +117,20 @@ def command(settings: Settings, /, **values: Any) -> int:
         return compare(console, local_options, env=env)
     if local_options.rounds:
         raise UsageError("--rounds needs --compare or --batch-sizes")
-    order, folder = _plan(console, local_options, debug=settings.debug)
+    order, folder, job = _plan(console, local_options, debug=settings.debug)
     with folder.lock():
-        return _run(console, order, folder, as_json=local_options.as_json)
+        return _run(console, order, folder, job, as_json=local_options.as_json)
 
 
-def _run(console: Console, order: RunSpec, folder: JobFolder, *, as_json: bool) -> int:
+def _run(
+    console: Console, order: RunSpec, folder: JobFolder, job: Job | None, *, as_json: bool
+) -> int:
     """Run the job, show its events and return the exit code."""
     from distlaunch.checks.data import record
     from distlaunch.local.host_resources import this_machine
     from distlaunch.local.run_spec import Module
     from distlaunch.local.runner import Runner
+    from distlaunch.runs.record import end_record, start_record
     from distlaunch.ui.events import Notice
     from distlaunch.ui.progress_view import JsonProgressView, ProgressView
 
@@ -140,7 +143,13 @@ def _run(console: Console, order: RunSpec, folder: JobFolder, *, as_json: bool) 
         machine = this_machine(order.env).describe()
         cluster = f"{order.cluster.describe()} on this machine ({machine})"
         view.handle(Notice(f"{cluster} · job folder {folder.job_dir}"))
-        outcome = Runner(order, view).run()
+        run = start_record(order, job, machine)
+        code = EXIT_ERROR
+        try:
+            outcome = Runner(order, view).run()
+            code = outcome.code
+        finally:
+            end_record(run, folder.path, code)
         if outcome.code == 0:
             summary = folder.summary() if folder.summary_version() != before else None
             if summary:
@@ -170,8 +179,10 @@ def _audit(outcome: Outcome, view: ProgressView, *, as_json: bool) -> int:
     return EXIT_ERROR if finding.problems else 0
 
 
-def _plan(console: Console, values: SimpleNamespace, *, debug: bool) -> tuple[RunSpec, JobFolder]:
-    """Return what to run, and its job folder."""
+def _plan(
+    console: Console, values: SimpleNamespace, *, debug: bool
+) -> tuple[RunSpec, JobFolder, Job | None]:
+    """Return what to run, its job folder, and the job of the job file."""
     from distlaunch.job.job_dir import job_dir_in
     from distlaunch.local.job_folder import choose
     from distlaunch.local.order import load_project_job, local_cluster, require_tensorflow
@@ -214,7 +225,7 @@ def _plan(console: Console, values: SimpleNamespace, *, debug: bool) -> tuple[Ru
         faults=faults,
         audit=values.audit,
     )
-    return order, folder
+    return order, folder, job
 
 
 def _option_variables(devices: int | None, *, debug: bool) -> dict[str, str]:

@@ -233,6 +233,16 @@ def with_job(command: Callable[..., Any]) -> Callable[..., Any]:
     return argument(with_locator(with_located_job))
 
 
+def parse_time(text: str) -> float:
+    """Return the seconds since 1970 of a time, or of a duration before now."""
+    from distlaunch.timestamps import parse_since
+
+    try:
+        return parse_since(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 def _with_options(command: _Command, options: Sequence[Callable[[_Command], _Command]]) -> _Command:
     for option in reversed(options):
         command = option(command)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import platform
-import subprocess
 import time
 from dataclasses import replace
 from http import HTTPStatus
@@ -19,6 +18,7 @@ from distlaunch.errors import CreateRefused, GoogleError
 from distlaunch.exit_codes import EXIT_JOB_FAILED
 from distlaunch.google.jobs import LAUNCH_LABEL, JobState, has_ended, parse_name, state
 from distlaunch.redaction import redact
+from distlaunch.source_version import commit_of
 from distlaunch.submit.plan import fingerprint
 from distlaunch.submit.records import Record, Records, new_launch_id
 from distlaunch.submit.resubmission import (
@@ -152,7 +152,7 @@ class Launcher:
                 request=redact(body),
                 job_dir=output_directory(body),
                 endpoint=self._jobs.session.endpoint,
-                commit=_commit_of(self._folder),
+                commit=commit_of(self._folder),
                 versions={"distlaunch": __version__, "python": platform.python_version()},
                 time=timestamps.format(time.time()),
             )
@@ -248,13 +248,3 @@ def _read_summary(session: Session, record: Record, view: ProgressView) -> dict[
         view.handle(Notice(f"its summary cannot be read: {error}", "warning"))
         return None
     return summary if isinstance(summary, dict) else None
-
-
-def _commit_of(folder: Path) -> str | None:
-    """Return the commit that a folder is at, None if unknown."""
-    command = ["git", "-C", str(folder), "rev-parse", "--quiet", "--verify", "HEAD"]
-    try:
-        process = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError:
-        return None
-    return process.stdout.strip() or None

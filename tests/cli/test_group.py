@@ -83,7 +83,7 @@ def test_help_shows_every_command_and_each_example_on_a_line(run):
     assert not [line for line in lines if "\\b" in line or "\b" in line]
     help_text = run("--help").out
     for name, (_, line) in COMMANDS.items():
-        assert f"  {name.ljust(9)}  {line}\n" in help_text
+        assert f"  {name.ljust(max(map(len, COMMANDS)))}  {line}\n" in help_text
         context = click.Context(distlaunch)
         assert distlaunch.get_command(context, name).name == name
 

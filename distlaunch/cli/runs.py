@@ -1,0 +1,217 @@
+"""`distlaunch show`, `diff`, `prune` and `tensorboard`: runs and jobs afterwards."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from distlaunch.cli import completion, options, show
+from distlaunch.errors import DistlaunchError, UsageError
+
+if TYPE_CHECKING:
+    from distlaunch.cli import Settings
+    from distlaunch.runs.view import RunView
+    from distlaunch.submit.lookup import JobLocator
+
+DEFAULT_KEEP = 10
+
+
+def list_runs(settings: Settings, limit: int, *, as_json: bool) -> None:
+    """Print the runs of this project on this machine."""
+    from distlaunch.runs import report
+    from distlaunch.runs.view import local_runs
+
+    runs = local_runs(Path.cwd())[:limit]
+    if as_json:
+        show(_json([run.as_json() | {"metrics": run.metrics} for run in runs]))
+    elif runs:
+        show(report.listing(runs))
+    else:
+        settings.console().log("no local runs here; 'distlaunch local' makes one")
+
+
+@click.command("show")
+@options.with_locator
+@click.argument(
+    "name", metavar="[RUN|JOB]", required=False, shell_complete=completion.runs_and_jobs
+)
+@options.as_json
+def show_run(_: Settings, locator: JobLocator, *, name: str | None, as_json: bool) -> None:
+    """Show one run or job whole: state, configuration, code, metrics by epoch, step time.
+
+    RUN is a local run's id or folder, JOB as for 'distlaunch status' (default: the newest run, or
+    the newest job if it was submitted later).
+    """
+    from distlaunch.runs import report
+
+    view = _find(locator, name)
+    if as_json:
+        show(_json(view.as_json() | {"metrics": view.metrics}))
+    else:
+        show(report.whole(view))
+
+
+@click.command("diff")
+@options.with_locator
+@click.argument("one", metavar="A", shell_complete=completion.runs_and_jobs)
+@click.argument("other", metavar="B", shell_complete=completion.runs_and_jobs)
+@options.as_json
+def diff(settings: Settings, locator: JobLocator, *, one: str, other: str, as_json: bool) -> None:
+    """Show what differs between two runs or jobs: configuration, code, data, metrics."""
+    from distlaunch.runs import report
+
+    first, second = _find(locator, one), _find(locator, other)
+    found = report.differences(first, second)
+    if as_json:
+        rows = [{"name": name, "a": a, "b": b} for name, a, b in found]
+        show(_json({"a": first.id, "b": second.id, "differences": rows}))
+    elif found:
+        show(report.comparison(first, second))
+    else:
+        settings.console().log(f"{first.id} and {second.id} do not differ")
+
+
+@click.command("prune")
+@click.option(
+    "--keep",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=DEFAULT_KEEP,
+    show_default=True,
+    help="How many of the newest runs are kept.",
+)
+@click.option(
+    "--older-than",
+    metavar="AGE",
+    type=options.parse_time,
+    help="Only runs older than this, e.g. 12h or 30d.",
+)
+@click.option("--yes", "-y", "is_confirmed", is_flag=True, help="Do not ask.")
+@options.as_json
+@click.pass_obj
+def prune(
+    settings: Settings, *, keep: int, older_than: float | None, is_confirmed: bool, as_json: bool
+) -> None:
+    """Remove old local runs, after saying which; runs that still run are kept."""
+    from distlaunch.runs import prune as pruning
+    from distlaunch.runs import report
+    from distlaunch.runs.view import local_runs
+    from distlaunch.text import plural
+
+    project = Path.cwd()
+    runs = pruning.runs_to_remove(local_runs(project), keep=keep, older_than=older_than)
+    freed = sum(run.bytes or 0 for run in runs)
+    if runs and not as_json:
+        show(report.listing(runs))
+    what = f"{plural(len(runs), 'run')}, {report.size(freed)}"
+    if runs and not is_confirmed and not _confirm(f"remove {what}?"):
+        raise click.Abort
+    for run in runs:
+        pruning.remove_run(project, run)
+    if as_json:
+        show(_json({"removed": [run.id for run in runs], "bytes": freed}))
+    else:
+        settings.console().log(f"removed {what}" if runs else "no runs to remove")
+
+
+@click.command("tensorboard")
+@options.with_locator
+@click.argument("names", metavar="[RUN|JOB]...", nargs=-1, shell_complete=completion.runs_and_jobs)
+@click.option("--port", metavar="P", type=click.IntRange(0, 65535), default=6006, show_default=True)
+def tensorboard(
+    settings: Settings, locator: JobLocator, *, names: tuple[str, ...], port: int
+) -> int:
+    """Open TensorBoard on runs and jobs, side by side (default: the newest).
+
+    Jobs are read from their gs:// folders with Google's default credentials. Ctrl-C ends it.
+    """
+    from distlaunch.runs.tensorboard import run_tensorboard
+
+    views = [_find(locator, name) for name in names or (None,)]
+    return run_tensorboard(views, port, settings.console().log, locator.endpoint)
+
+
+@click.command("fetch")
+@options.with_locator
+@click.argument(
+    "name", metavar="[RUN|JOB]", required=False, shell_complete=completion.runs_and_jobs
+)
+@click.option(
+    "--part",
+    type=click.Choice(["all", "model", "checkpoints", "logs", "export"]),
+    default="model",
+    show_default=True,
+    help="Which folder of the job's.",
+)
+@click.option(
+    "--output",
+    metavar="D",
+    type=click.Path(path_type=Path),
+    help="Where to write (default: fetched/NAME).",
+)
+@options.as_json
+def fetch(
+    settings: Settings,
+    locator: JobLocator,
+    *,
+    name: str | None,
+    part: str,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Download the model, checkpoints or logs of a job; the same command again resumes.
+
+    Checksums are verified. The files of a local run are copied.
+    """
+    from distlaunch.runs import report
+    from distlaunch.runs.fetch import copy_folder, fetch_folder
+
+    view, console = _find(locator, name), settings.console()
+    if view.job_dir is None:
+        raise DistlaunchError(f"{view.id}: the job has no job folder")
+    folder = view.job_dir.rstrip("/") + ("" if part == "all" else f"/{part}")
+    target = output or Path("fetched", view.id, *(() if part == "all" else (part,)))
+    if folder.startswith("gs://"):
+
+        def progress(done: int, count: int, size: int) -> None:
+            console.progress(f"{done} of {count} files, {report.size(size)} in all")
+
+        fetched = fetch_folder(locator.jobs().session, folder, target, progress)
+        console.progress("")
+    else:
+        fetched = copy_folder(Path(folder), target)
+    if as_json:
+        facts = {"id": view.id, "source": folder, "output": str(target)}
+        show(_json(facts | {"files": fetched.files, "new_bytes": fetched.new_bytes}))
+    else:
+        show(f"{target}: {fetched.files} files, {report.size(fetched.new_bytes)} new")
+
+
+def _find(locator: JobLocator, name: str | None) -> RunView:
+    """Return a local run or a job by name; by default the newest of this folder."""
+    from distlaunch.runs.view import find_run, local_runs, view_job
+    from distlaunch.submit.records import Records
+
+    project = Path.cwd()
+    if name is not None:
+        return find_run(project, name) or view_job(locator.find(name))
+    runs, record = local_runs(project), Records(project).find(None)
+    if runs and (record is None or (runs[0].started or "") >= record.time):
+        return runs[0]
+    if record is None:
+        raise DistlaunchError("no local runs and no jobs here; 'distlaunch local' makes a run")
+    return view_job(locator.find(None))
+
+
+def _confirm(question: str) -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("pass --yes to remove them: there is no terminal to ask at")
+    return click.confirm(question, err=True)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)

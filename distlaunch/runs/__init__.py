@@ -1,0 +1,1 @@
+"""Runs on this machine and jobs in the cloud, afterwards: what they were, and how they differ."""

@@ -1,0 +1,154 @@
+"""``run.json`` in the folder of a local run: what was run, and how it ended."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, replace
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from distlaunch import __version__, files, timestamps
+from distlaunch.redaction import REDACTED
+from distlaunch.source_version import commit_of, has_changes, hash_files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from distlaunch.job.model import Job
+    from distlaunch.local.run_spec import RunSpec
+
+FILE_NAME = "run.json"
+RUNNING, SUCCEEDED, FAILED, CANCELLED = "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED"
+
+_PACKAGES = ("tensorflow", "tensorflow-cpu", "keras")
+_INTERRUPTED = (130, 143)  # the exit codes after SIGINT and SIGTERM
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A local run; the fields are the keys of its file. Times are RFC 3339 in UTC."""
+
+    id: str
+    started: str
+    state: str = RUNNING
+    ended: str | None = None
+    exit_code: int | None = None
+    command: tuple[str, ...] = ()  # of the launcher
+    program: tuple[str, ...] = ()  # of each task
+    cluster: Mapping[str, int] = field(default_factory=dict)  # tasks by type
+    job_dir: str = ""
+    job: Mapping[str, Any] | None = None  # the job file with overrides; values of env redacted
+    commit: str | None = None
+    has_changes: bool = False  # whether tracked files differ from the commit
+    code: str = ""  # a hash of the project's Python files
+    requirements: str = ""  # a hash of requirements.txt
+    versions: Mapping[str, str] = field(default_factory=dict)
+    machine: str = ""
+
+
+def start_record(order: RunSpec, job: Job | None, machine: str) -> RunRecord:
+    """Write the record of a run that starts, and return it."""
+    folder, program = order.work_dir, order.program
+    code = [path for path in folder.rglob("*.py") if not _is_hidden(path.relative_to(folder))]
+    record = RunRecord(
+        id=order.job_id,
+        started=timestamps.format(time.time()),
+        command=("distlaunch", *map(_without_value, sys.argv[1:])),
+        program=tuple(map(str, _flatten(asdict(program).values()))),
+        cluster=_count_tasks(order),
+        job_dir=order.job_dir,
+        job=_plain_job(job) if job else None,
+        commit=commit_of(folder),
+        has_changes=has_changes(folder),
+        code=hash_files(folder, code),
+        requirements=hash_files(folder, folder.glob("requirements*.txt")),
+        versions=_versions(),
+        machine=machine,
+    )
+    _write(order.logs_dir.parent, record)
+    return record
+
+
+def end_record(record: RunRecord, folder: Path, exit_code: int) -> None:
+    """Write how a run ended."""
+    state = SUCCEEDED if exit_code == 0 else FAILED
+    state = CANCELLED if exit_code in _INTERRUPTED else state
+    ended = timestamps.format(time.time())
+    _write(folder, replace(record, state=state, ended=ended, exit_code=exit_code))
+
+
+def read_record(folder: Path) -> RunRecord | None:
+    """Return the record in a run's folder; None if there is no valid one.
+
+    A run that was killed with its launcher has no end, and is CANCELLED.
+    """
+    names = [item.name for item in fields(RunRecord)]
+    try:
+        content = json.loads((folder / FILE_NAME).read_bytes())
+        record = RunRecord(**{name: value for name, value in content.items() if name in names})
+    except (AttributeError, OSError, TypeError, ValueError):
+        return None
+    is_lost = record.state == RUNNING and not is_running(folder)
+    return replace(record, state=CANCELLED) if is_lost else record
+
+
+def is_running(folder: Path) -> bool:
+    """Whether a launcher holds the lock of a run's folder."""
+    path = folder / "task-logs/.lock"
+    try:
+        if path.exists():
+            with files.lock(path, wait=False):
+                return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def _write(folder: Path, record: RunRecord) -> None:
+    with suppress(OSError):  # the run is more important
+        text = json.dumps(asdict(record), indent=2, ensure_ascii=False) + "\n"
+        files.atomic_write(folder / FILE_NAME, text)
+
+
+def _count_tasks(order: RunSpec) -> dict[str, int]:
+    types = [task.type for task in order.cluster.tasks()]
+    return {name: types.count(name) for name in dict.fromkeys(types)}
+
+
+def _plain_job(job: Job) -> dict[str, Any]:
+    """Return a job as JSON data without empty fields and the values of variables."""
+    plain = json.loads(json.dumps(asdict(job), default=str))
+    plain["env"] = dict.fromkeys(plain["env"], REDACTED)
+    return {name: value for name, value in plain.items() if value not in (None, {}, [])}
+
+
+def _versions() -> dict[str, str]:
+    versions = {"distlaunch": __version__, "python": platform.python_version()}
+    for name in _PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
+
+
+def _without_value(word: str) -> str:
+    """Return a word of the command line without the value of a variable, as in ``env.KEY=…``."""
+    name, equals, _ = word.partition("=")
+    return f"{name}={REDACTED}" if equals and "env." in name else word
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _flatten(values: Any) -> list[object]:
+    flat: list[object] = []
+    for value in values:
+        flat += _flatten(value) if isinstance(value, (tuple, list)) else [value]
+    return flat

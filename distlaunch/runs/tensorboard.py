@@ -1,0 +1,70 @@
+"""TensorBoard on the log folders of runs and jobs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from distlaunch.errors import DistlaunchError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from distlaunch.runs.view import RunView
+    from distlaunch.ui.events import ShowMessage
+
+
+def run_tensorboard(
+    views: Sequence[RunView], port: int, show_message: ShowMessage, endpoint: str | None
+) -> int:
+    """Run TensorBoard on this machine until it is ended, and return its exit code.
+
+    Raises
+    ------
+    DistlaunchError
+        If it is not installed, or a run has no folder that it can read.
+    """
+    if find_spec("tensorboard") is None:
+        raise DistlaunchError(
+            "TensorBoard is not installed here; run pip install 'distlaunch[tensorboard]'"
+        )
+    folders = {view.id: log_folder(view, endpoint) for view in views}
+    command = [sys.executable, "-m", "tensorboard.main", *log_options(folders), f"--port={port}"]
+    for name, folder in folders.items():
+        show_message(f"{name}: {folder}")
+    try:
+        return subprocess.run(command, check=False).returncode
+    except KeyboardInterrupt:
+        return 0
+
+
+def log_folder(view: RunView, endpoint: str | None = None) -> str:
+    """Return where a run writes for TensorBoard."""
+    if view.job_dir is None:
+        raise DistlaunchError(f"{view.id}: the job has no job folder, so it writes no logs there")
+    if view.job_dir.startswith("gs://"):
+        if endpoint:
+            raise DistlaunchError(
+                f"{view.id}: TensorBoard reads gs:// from Google only; run it on the folder of the "
+                "emulator's --storage"
+            )
+        if find_spec("tensorflow") is None:
+            raise DistlaunchError(
+                f"{view.id}: TensorBoard needs TensorFlow to read {view.job_dir}; run "
+                "pip install 'distlaunch[local]'"
+            )
+    return f"{view.job_dir.rstrip('/')}/logs"
+
+
+def log_options(folders: dict[str, str]) -> list[str]:
+    """Return TensorBoard's options for named folders, side by side if there are several."""
+    if len(folders) == 1:
+        return [f"--logdir={folder}" for folder in folders.values()]
+    for folder in folders.values():
+        if "," in folder:
+            raise DistlaunchError(
+                f"{folder}: TensorBoard cannot show several folders with a comma in a path"
+            )
+    return ["--logdir_spec=" + ",".join(f"{name}:{folder}" for name, folder in folders.items())]

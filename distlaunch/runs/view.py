@@ -1,0 +1,177 @@
+"""A local run or a job in the cloud as plain data, alike for both."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from distlaunch import timestamps
+from distlaunch.errors import GoogleError
+from distlaunch.paths import LOCAL_JOBS
+from distlaunch.runs.record import FILE_NAME, read_record
+from distlaunch.ui.progress import as_number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from distlaunch.google.client import Session
+    from distlaunch.submit.lookup import LocatedJob
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """What is known of a run or job; the fields are the keys of ``show --json``."""
+
+    kind: str  # run or job
+    id: str
+    state: str
+    started: str | None = None  # RFC 3339, as all times
+    ended: str | None = None
+    seconds: float | None = None  # from start to end
+    tasks: str = ""  # in words
+    job_dir: str | None = None
+    command: str = ""
+    image: str | None = None
+    error: str | None = None
+    timeline: tuple[tuple[str, str], ...] = ()  # states and when they began
+    configuration: Mapping[str, Any] = field(default_factory=dict)
+    code: Mapping[str, Any] = field(default_factory=dict)  # commit and hashes
+    summary: Mapping[str, Any] | None = None  # summary.json
+    bytes: int | None = None  # on this machine's disk
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return asdict(self)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The numbers of the last epoch's logs."""
+        epochs = (self.summary or {}).get("epochs") or [{}]
+        logs = epochs[-1].get("logs") if isinstance(epochs[-1], dict) else None
+        numbers = ((name, as_number(value)) for name, value in (logs or {}).items())
+        return {name: value for name, value in numbers if value is not None}
+
+
+def local_runs(project: Path) -> list[RunView]:
+    """Return the runs in a project's folder, the newest first."""
+    folders = [path.parent for path in (project / LOCAL_JOBS).glob(f"*/{FILE_NAME}")]
+    views = [view for view in map(view_run, folders) if view]
+    return sorted(views, key=lambda view: (view.started or "", view.id), reverse=True)
+
+
+def find_run(project: Path, name: str) -> RunView | None:
+    """Return a local run by its id or the path of its folder."""
+    for folder in (project / LOCAL_JOBS / name, project / name):
+        if (folder / FILE_NAME).is_file():
+            return view_run(folder)
+    return None
+
+
+def view_run(folder: Path) -> RunView | None:
+    """Return the run in a folder, None if it has no valid record."""
+    record = read_record(folder)
+    if record is None:
+        return None
+    tasks = [name for name, count in record.cluster.items() for _ in range(count)]
+    ends = [(record.state, record.ended)] if record.ended else []
+    return RunView(
+        kind="run",
+        id=record.id,
+        state=record.state,
+        started=record.started,
+        ended=record.ended,
+        seconds=timestamps.seconds_between(record.started, record.ended),
+        tasks=_describe(tasks),
+        job_dir=record.job_dir,
+        command=" ".join(record.command),
+        error=f"exit code {record.exit_code}" if record.exit_code else None,
+        timeline=(("RUNNING", record.started), *ends),
+        configuration={
+            "program": list(record.program),
+            "cluster": dict(record.cluster),
+            "job": dict(record.job or {}),
+            "versions": dict(record.versions),
+            "machine": record.machine,
+        },
+        code={
+            "commit": record.commit,
+            "has_changes": record.has_changes,
+            "files": record.code,
+            "requirements": record.requirements,
+        },
+        summary=_read_json(Path(record.job_dir, "summary.json")),
+        bytes=disk_use(folder),
+    )
+
+
+def view_job(located: LocatedJob) -> RunView:
+    """Return a job in the cloud, with the ``summary.json`` of its folder."""
+    from distlaunch.google import report
+
+    job, record = located.job, located.record
+    status = report.as_json(job, located.jobs.project, located.jobs.session.endpoint)
+    times = ("created", "QUEUED"), ("started", "RUNNING"), ("ended", str(status["state"]))
+    pools = [pool for pool in status["pools"] if pool["count"]]
+    spec = job.get("jobSpec") or job.get("trialJobSpec") or {}
+    return RunView(
+        kind="job",
+        id=status["id"],
+        state=str(status["state"]),
+        started=status["started"],
+        ended=status["ended"],
+        seconds=status["seconds"].get("running"),
+        tasks=" + ".join(f"{pool['count']} x {pool['machine']}" for pool in pools),
+        job_dir=status["job_dir"],
+        image=next((pool["image"] for pool in pools), None),
+        error=status["error"],
+        timeline=tuple((state, status[key]) for key, state in times if status[key]),
+        configuration={
+            "program": _program(spec),
+            "pools": [{key: pool[key] for key in pool if key != "image"} for pool in pools],
+            "scheduling": spec.get("scheduling") or {},
+        },
+        code={"commit": record.commit} if record else {},
+        summary=_read_remote(located.jobs.session, status["job_dir"]),
+    )
+
+
+def disk_use(folder: Path) -> int:
+    """Return the bytes of the files in a folder."""
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            total += 0 if path.is_symlink() or path.is_dir() else path.stat().st_size
+    return total
+
+
+def _program(spec: Mapping[str, Any]) -> list[str]:
+    container = (spec.get("workerPoolSpecs") or [{}])[0].get("containerSpec") or {}
+    return [*(container.get("command") or []), *(container.get("args") or [])]
+
+
+def _describe(tasks: list[str]) -> str:
+    from distlaunch.job.model import TASK_TYPES, describe_tasks
+
+    return describe_tasks([tasks.count(name) for name in TASK_TYPES])
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _read_remote(session: Session, job_dir: str | None) -> dict[str, Any] | None:
+    from distlaunch.google import storage
+
+    if job_dir is None:
+        return None
+    with suppress(GoogleError, ValueError):
+        value = json.loads(storage.read(session, f"{job_dir}/summary.json") or b"null")
+        return value if isinstance(value, dict) else None
+    return None

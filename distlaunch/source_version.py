@@ -1,0 +1,41 @@
+"""Which version of a project's code is launched, as git and hashes of its files tell."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+def commit_of(folder: Path) -> str | None:
+    """Return the commit that a folder is at, None if unknown."""
+    return _git(folder, "rev-parse", "--quiet", "--verify", "HEAD") or None
+
+
+def has_changes(folder: Path) -> bool:
+    """Whether tracked files of a folder differ from its commit."""
+    return bool(_git(folder, "status", "--porcelain", "--untracked-files=no", "--", "."))
+
+
+def hash_files(folder: Path, paths: Iterable[Path]) -> str:
+    """Return a hash of the names and contents of a folder's files that can be read."""
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        with suppress(OSError):
+            content = path.read_bytes()
+            digest.update(f"{path.relative_to(folder)} {len(content)} ".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def _git(folder: Path, *words: str) -> str:
+    command = ["git", "-C", str(folder), *words]
+    try:
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return process.stdout.strip()

@@ -1,0 +1,276 @@
+"""Local runs and jobs afterwards: listed, shown, compared, removed, downloaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+from json_schemas import load_checked
+
+from distlaunch.runs.record import read_record
+
+from .cloud import Cloud
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Writes what the trainer's chief does.
+TRAINER = """
+import json, os, sys
+from pathlib import Path
+folder = Path(os.environ["AIP_MODEL_DIR"]).parent
+loss = float(sys.argv[1])
+epochs = [{"epoch": n, "step": n, "logs": {"loss": loss / n, "val_loss": loss}} for n in (1, 2)]
+(folder / "model").mkdir(parents=True, exist_ok=True)
+(folder / "model/model.keras").write_bytes(b"model" * 1000)
+(folder / "summary.json").write_text(json.dumps({"epochs": epochs, "tasks": ["chief"], "steps": 2}))
+sys.exit(int(sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "program.py").write_text(TRAINER)
+    return folder
+
+
+@pytest.fixture
+def train(run, project):
+    """Run the program on this machine; return the run's id."""
+
+    def train_once(loss: float, code: int = 0, *options: str) -> str:
+        program = (sys.executable, "program.py", str(loss), str(code))
+        done = run("local", "--workers", "1", *options, "--", *program, cwd=project)
+        assert done.code == code, done.err
+        return re.search(r"\.distlaunch/local/([\d-]+)", done.err)[1]
+
+    return train_once
+
+
+def test_runs_are_listed_shown_compared_and_removed(run, project, train):
+    first = train(0.5)
+    (project / "program.py").write_text(TRAINER + "\n")
+    second = train(0.25, 3)
+
+    listed = run("list", "--local", cwd=project).out.splitlines()
+    assert [line.split()[:2] for line in listed[1:]] == [[second, "FAILED"], [first, "SUCCEEDED"]]
+    assert "loss 0.2500 val_loss 0.5000" in listed[2]
+    rows = load_checked("list-local", run("list", "--local", "--json", cwd=project).out)
+    assert [row["id"] for row in rows] == [second, first]
+    assert rows[1]["metrics"] == {"loss": 0.25, "val_loss": 0.5}
+
+    shown = run("show", first, cwd=project).out
+    assert f"run         {first}\nstate       SUCCEEDED\ntasks       chief\n" in shown
+    assert re.search(r"\n 0\.5 \|[*o].*\n", shown)
+    assert "* loss  o val_loss" in shown
+    assert "FAILED (exit code 3)" in run("show", cwd=project).out  # the newest
+    view = load_checked("show", run("show", "--json", first, cwd=project).out)
+    assert view["summary"]["steps"] == 2
+    assert view["configuration"]["cluster"] == {"chief": 1}
+
+    found = load_checked("diff", run("diff", "--json", first, second, cwd=project).out)
+    values = {row["name"]: (row["a"], row["b"]) for row in found["differences"]}
+    assert values["state"] == ("SUCCEEDED", "FAILED")
+    assert values["metrics.val_loss"] == (0.5, 0.25)
+    assert values["code.files"][0] != values["code.files"][1]
+    assert "code.requirements" not in values
+    assert re.search(
+        r"\nmetrics.loss +0\.25 +0\.125\n", run("diff", first, second, cwd=project).out
+    )
+    done = run("diff", first, first, cwd=project)
+    assert (done.out, done.err) == ("", f"distlaunch: {first} and {first} do not differ\n")
+
+    refused = run("prune", "--keep", "1", cwd=project)
+    assert refused.code == 2
+    assert first in refused.out
+    assert "pass --yes to remove them" in refused.err
+    assert run("prune", "--keep", "0", "--older-than", "1h", cwd=project).err == (
+        "distlaunch: no runs to remove\n"
+    )
+    removed = run("prune", "--keep", "1", "--yes", "--json", cwd=project).out
+    assert load_checked("prune", removed)["removed"] == [first]
+    assert not (project / ".distlaunch/local" / first).exists()
+    assert read_record(project / ".distlaunch/local" / second).exit_code == 3
+
+
+def test_values_of_variables_are_not_recorded(project):
+    (project / "distlaunch.yaml").write_text(
+        "name: a\nmodule: b\nenv: {A_KEY: sesame}\ncluster: {chief: {machine: n1-standard-4}}\n"
+    )
+    words = ("local", "--set", "env.OTHER=sesame", "--", "true")
+    subprocess.run([sys.executable, "-m", "distlaunch", *words], cwd=project, check=True)
+    [record] = project.glob(".distlaunch/local/*/run.json")
+    assert "OTHER=(not recorded)" in record.read_text()
+    assert "sesame" not in record.read_text()
+
+
+def test_a_run_whose_launcher_was_killed_is_cancelled_and_one_that_runs_is_kept(run, project):
+    launcher = subprocess.Popen(
+        [sys.executable, "-m", "distlaunch", "local", "--workers", "1", "--", "sleep", "600"],
+        cwd=project,
+        stderr=subprocess.DEVNULL,
+    )
+    until = time.monotonic() + 60
+    while not (records := list(project.glob(".distlaunch/local/*/run.json"))):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert read_record(records[0].parent).state == "RUNNING"
+    assert "no runs to remove" in run("prune", "--keep", "0", "--yes", cwd=project).err
+    launcher.kill()
+    launcher.wait()
+    assert run("list", "--local", cwd=project).out.splitlines()[1].split()[1] == "CANCELLED"
+    run("prune", "--keep", "0", "--yes", cwd=project)
+    assert not records[0].parent.exists()
+
+
+def test_only_links_of_the_folder_are_removed(run, project, train, tmp_path):
+    name = train(0.5)
+    folder = project / ".distlaunch/local" / name
+    outside = tmp_path / "outside"
+    folder.rename(outside)
+    folder.symlink_to(outside)
+    (outside / "link").symlink_to(project / "program.py")
+    run("prune", "--keep", "0", "--yes", cwd=project)
+    assert not folder.is_symlink()
+    assert (outside / "run.json").exists()
+    assert (project / "program.py").exists()
+
+
+@pytest.fixture
+def cloud(tmp_path, project):
+    with Cloud(project, storage=tmp_path / "buckets") as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def job(cloud, project):
+    """A job that wrote a model to its folder in a bucket."""
+    created = cloud.launch(TRAINER, "digits-1", ["0.5", "0"], job_dir="gs://bucket/digits-1")
+    job = cloud.wait(created)
+    assert job["state"] == "JOB_STATE_SUCCEEDED", job
+    cloud.record(project, "digits-1", job)
+    return job
+
+
+def test_a_job_is_shown_and_compared_with_a_run(run, cloud, project, job, train):
+    name = train(0.25)
+    shown = run("show", "digits-1", *cloud.options(), cwd=project).out
+    assert "job         digits-1\nstate       SUCCEEDED\n" in shown
+    assert "1 x n1-standard-4" in shown
+    assert "* loss  o val_loss" in shown
+    view = run("show", "digits-1", "--json", *cloud.options(), cwd=project).out
+    assert load_checked("show", view)["kind"] == "job"
+    diff = run("diff", name, "digits-1", *cloud.options(), cwd=project).out
+    assert re.search(r"\nmetrics.val_loss +0\.25 +0\.5\n", diff)
+
+
+def test_files_of_a_job_are_downloaded_resumed_and_verified(run, cloud, project, job):
+    options = ("digits-1", *cloud.options())
+    done = run("fetch", *options, cwd=project)
+    model = project / "fetched/digits-1/model/model.keras"
+    assert model.read_bytes() == b"model" * 1000
+    assert done.out == "fetched/digits-1/model: 1 files, 5 kB new\n"
+    again = load_checked("fetch", run("fetch", "--json", *options, cwd=project).out)
+    assert (again["files"], again["new_bytes"]) == (1, 0)
+
+    run("fetch", "--part", "all", "--output", "whole", *options, cwd=project)
+    assert (project / "whole/summary.json").is_file()
+    # An interrupted download: half of the file is there.
+    [blob_part] = (project / "whole").rglob("model.keras")
+    generation = _generation(cloud, "digits-1/model/model.keras")
+    blob_part.with_name(f"model.keras.{generation}.part").write_bytes(b"model" * 400)
+    blob_part.unlink()
+    resumed = load_checked(
+        "fetch",
+        run("fetch", "--json", "--part", "all", "--output", "whole", *options, cwd=project).out,
+    )
+    assert resumed["new_bytes"] == 3000
+    assert blob_part.read_bytes() == b"model" * 1000
+    # A download that was damaged is not kept.
+    blob_part.with_name(f"model.keras.{generation}.part").write_bytes(b"XXXXX" * 1000)
+    blob_part.unlink()
+    damaged = run("fetch", "--part", "all", "--output", "whole", *options, cwd=project)
+    assert damaged.code == 1
+    assert "the checksum is wrong; try again" in damaged.err
+    assert run("fetch", "--part", "logs", *options, cwd=project).err == (
+        "distlaunch: error: gs://bucket/digits-1/logs: no files are there\n"
+    )
+
+
+def _generation(cloud, name):
+    url = f"{cloud.url}/storage/v1/b/bucket/o/{name.replace('/', '%2F')}"
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url) as answer:
+        return json.load(answer)["generation"]
+
+
+def test_a_local_run_is_copied(run, project, train):
+    name = train(0.5)
+    done = run("fetch", name, "--output", "copy", cwd=project)
+    assert (project / "copy/model.keras").read_bytes() == b"model" * 1000
+    assert done.out == "copy: 1 files, 5 kB new\n"
+
+
+@pytest.mark.slow
+def test_tensorboard_shows_two_runs_side_by_side(project, train):
+    names = [train(0.5), train(0.25)]
+    for number, name in enumerate(names):
+        write_scalar(project / ".distlaunch/local" / name / "logs/train", number + 1.5)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ("tensorboard", *names, "--port", str(port))
+    server = subprocess.Popen(
+        [sys.executable, "-m", "distlaunch", *words],
+        cwd=project,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        runs = fetch_list(f"http://127.0.0.1:{port}/data/runs", len(names))
+        assert set(runs) == {f"{name}/train" for name in names}
+    finally:
+        os.killpg(server.pid, 15)
+        server.wait()
+
+
+def fetch_list(url, length):
+    """Return the list that a server answers, once it has a length."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        with suppress(OSError), opener.open(url, timeout=10) as answer:
+            values = json.load(answer)
+            if len(values) == length:
+                return values
+        time.sleep(0.2)
+    pytest.fail(f"{url}: no answer of {length}")
+
+
+def write_scalar(folder: Path, value: float) -> None:
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    writer = EventFileWriter(str(folder))
+    writer.add_event(
+        Event(step=1, summary=Summary(value=[Summary.Value(tag="a", simple_value=value)]))
+    )
+    writer.close()
+
+
+def test_a_job_at_the_emulator_has_no_tensorboard(run, cloud, project, job):
+    done = run("tensorboard", "digits-1", *cloud.options(), cwd=project)
+    assert done.code == 1
+    assert "TensorBoard reads gs:// from Google only" in done.err
