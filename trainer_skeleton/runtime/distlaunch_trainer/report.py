@@ -8,9 +8,8 @@ import statistics
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
 
 from .cluster import Role
@@ -19,6 +18,9 @@ from .hypertune import MetricFile
 from .storage import join, read_whole, write_whole
 from .tensorboard import Board
 from .utilization import Utilization
+
+if TYPE_CHECKING:  # servers, which report too, do not need Keras
+    import keras
 
 
 class Report:

@@ -6,13 +6,15 @@ tensorboard/plugins/histogram/metadata.py.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from .storage import join
+
+if TYPE_CHECKING:  # servers, which report too, do not need Keras
+    import keras
 
 _BUCKETS = 30  # TensorBoard's default
 
