@@ -80,8 +80,10 @@ def test_the_clock_is_read_in_a_compiled_loop():
 
     @tf.function(autograph=False)
     def steps():
+        first = timer.start(tf.constant(3))
+
         def step(number, _):
-            _, loss = timer.time_step(lambda: slow(0.04, tf.constant(1.0)), train)
+            _, loss = timer.time_step(first + number, lambda: slow(0.04, tf.constant(1.0)), train)
             return number + 1, tf.ensure_shape(loss, [])
 
         return tf.while_loop(lambda n, _: n < 3, step, (0, tf.constant(0.0)))
@@ -107,7 +109,7 @@ def test_a_step_ends_with_its_updates_of_variables():
 
     @tf.function(autograph=False)
     def step():
-        return timer.time_step(lambda: tf.constant(1.0), train)
+        return timer.time_step(timer.start(tf.constant(1)), lambda: tf.constant(1.0), train)
 
     step()
     assert timer.take().total.min() >= 0.05

@@ -186,10 +186,12 @@ class StepFunctions:
         signals = self._replicas.run(self._replicas.all_reduce, signals)
         steps = tf.where(tf.reduce_any(signals[:2] > 0), 0, steps)
 
+        first = self.timer.start(steps) if self.timer else tf.constant(0)
+
         def train(
             number: tf.Tensor, _: tf.Tensor, not_finite: tf.Tensor, rows: tf.Tensor, __: tf.Tensor
         ) -> tuple[tf.Tensor, ...]:
-            batch, loss, others = self._timed_step(batches, has_empty_replicas)
+            batch, loss, others = self._timed_step(first + number, batches, has_empty_replicas)
             is_first = tf.logical_and(not_finite < 0, ~tf.math.is_finite(loss))
             not_finite = tf.where(is_first, number, not_finite)
             return number + 1, loss, not_finite, rows + self._replicas.first(batch[2]), others
@@ -201,7 +203,7 @@ class StepFunctions:
         return loss, not_finite, steps, rows, signals, others
 
     def _timed_step(
-        self, batches: Any, has_empty_replicas: bool
+        self, number: tf.Tensor, batches: Any, has_empty_replicas: bool
     ) -> tuple[Any, tf.Tensor, tf.Tensor]:
         """Train on the next batch; return it, the loss and the other logs."""
 
@@ -211,7 +213,7 @@ class StepFunctions:
         if self.timer is None:
             batch = batches.get_next()
             return batch, *train(batch)
-        return self.timer.time_step(batches.get_next, train)
+        return self.timer.time_step(number, batches.get_next, train)
 
     def _evaluate(self, batches: Any, steps: tf.Tensor, *, has_empty_replicas: bool) -> tf.Tensor:
         def evaluate(number: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, ...]:

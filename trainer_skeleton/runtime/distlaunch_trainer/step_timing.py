@@ -20,6 +20,8 @@ MODERATE_INPUT, HIGH_INPUT = 0.05, 0.2
 """Shares of input from which TensorFlow's profiler calls a run moderately or highly input-bound
 (op_stats_to_input_pipeline_analysis.cc)."""
 
+_LEAST_WAITED = 1.0  # seconds of a run below which waiting for input is not worth a hint
+
 _CAPACITY = 4096  # steps of an epoch that are kept, the last ones
 _START, _READY, _EXCHANGE, _END = range(4)
 
@@ -40,16 +42,27 @@ class StepTimer:
         with tf.device("CPU:0"):
             # Of each step: start, batch ready and end in seconds, and the seconds of its exchange.
             self._rows = tf.Variable(tf.zeros([_CAPACITY, 4], tf.float64), trainable=False)
-            self._count = tf.Variable(0, trainable=False, dtype=tf.int64)
+            self._count = tf.Variable(0, trainable=False)
             self._exchange = tf.Variable(0.0, trainable=False, dtype=tf.float64)
         self._thread: int | None = None  # of the replica whose exchange is timed
 
+    def start(self, steps: tf.Tensor) -> tf.Tensor:
+        """Start an execution of some steps (int32); return the number of its first one."""
+        first = self._count.read_value()
+        self._count.assign_add(steps)
+        return first
+
     def time_step(
-        self, get_batch: Callable[[], Any], train: Callable[[Any], tuple[tf.Tensor, ...]]
+        self,
+        number: tf.Tensor,
+        get_batch: Callable[[], Any],
+        train: Callable[[Any], tuple[tf.Tensor, ...]],
     ) -> tuple[Any, ...]:
-        """Return the next batch and what ``train`` returns of it, and record the step's times."""
+        """Return the next batch and what ``train`` returns of it, and record the step's times.
+
+        The number is that of `start`, and one more for each step of the execution.
+        """
         start = tf.timestamp()
-        self._exchange.assign(0.0)
         batch = get_batch()
         with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
             ready = tf.timestamp()
@@ -64,9 +77,14 @@ class StepTimer:
         updates = [op for op in graph.get_operations()[before:] if op.op_def.is_stateful]
         with tf.control_dependencies([*results, *updates]):
             end = tf.timestamp()
-        row = tf.stack([start, ready, self._exchange, end])
-        self._rows.scatter_update(tf.IndexedSlices(row, self._count % _CAPACITY))
-        self._count.assign_add(1)
+        exchange = tf.constant(0.0, tf.float64)
+        if self._thread is not None:  # the step exchanges gradients, if only at updates
+            exchange = self._exchange.read_value()
+            self._exchange.assign(0.0)
+        row = tf.stack([start, ready, exchange, end])
+        tf.raw_ops.ResourceScatterUpdate(
+            resource=self._rows.handle, indices=number % _CAPACITY, updates=row
+        )
         return batch, *results
 
     def time_exchange(self, gradients: Sequence[Any], reduce: Callable[[], list[Any]]) -> list[Any]:
@@ -150,6 +168,20 @@ def mean_timing(timings: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         "slowest": mean("slowest"),
         "tasks": tasks,
     }
+
+
+def input_hint(timing: Mapping[str, Any] | None) -> str | None:
+    """Return what to do if a run's steps wait for input; None if they do not, or for short runs."""
+    if not timing or timing["input"] * timing["steps"] < _LEAST_WAITED:
+        return None
+    share = timing["input"] / timing["total"]
+    if share < MODERATE_INPUT:
+        return None
+    degree = "highly" if share >= HIGH_INPUT else "moderately"
+    return (
+        f"input: {share:.0%}".replace("%", " %") + f" of each step is waiting for data, the run is "
+        f"{degree} input-bound: try --cache, --parallel-calls or --parallel-reads"
+    )
 
 
 def _mean_of(parts: Sequence[Mapping[str, Any]], weights: Sequence[int]) -> dict[str, float]:
