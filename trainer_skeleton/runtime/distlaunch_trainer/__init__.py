@@ -51,7 +51,7 @@ which data flows through them:
 ``report``           events for a launcher, the summary, the chief's output; ``hypertune``: the
                      metrics of a tuning trial
 ``tensorboard``      what is written for TensorBoard; ``utilization``, ``profile``
-``step_timing``      where the time of steps goes
+``step_timing``      where the time of steps goes; ``measurements``: what else is measured of them
 ``audit``            what a task trained on, for a launcher that requests it
 ``errors``           errors with one line each; ``explain`` finds the line and its location
 """

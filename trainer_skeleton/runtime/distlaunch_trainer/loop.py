@@ -25,13 +25,13 @@ from .errors import TrainerError, TrainingStopped
 from .evaluation import collective_evaluate
 from .evaluator import Evaluator
 from .learning_rate import rate_of_last_step
+from .measurements import Measurements
 from .pipeline import Data
 from .plan import end_of_similar_steps
 from .profile import Profile
 from .report import Report, epoch_record
 from .run_state import RunState
 from .step_functions import Execution, StepFunctions
-from .step_timing import StepTimes, mean_timing, timing_of_steps
 from .step_watchdog import StepWatchdog
 from .steps_per_execution import StepsPerExecution
 from .stop_signal import StopSignal
@@ -85,6 +85,8 @@ class Loop:
         Whether to execute one step at a time and read its result, so that an error names it.
     profile
         Which steps to profile.
+    scalars_every, gradient_norm
+        What else to measure; see `Measurements`.
     """
 
     def __init__(
@@ -108,6 +110,8 @@ class Loop:
         step_timeout: float = 0.0,
         single_steps: bool = False,
         profile: Profile | None = None,
+        scalars_every: int = 0,
+        gradient_norm: bool = False,
     ) -> None:
         self._model = model
         self._cluster = cluster
@@ -119,6 +123,9 @@ class Loop:
         self._progress = progress
         self._epochs = epochs
         self._checkpoint_every = checkpoint_every
+        self._measurements = Measurements(
+            model, cluster, report, scalars_every=scalars_every, gradient_norm=gradient_norm
+        )
         self._steps = StepFunctions(
             model,
             cluster.strategy,
@@ -145,7 +152,6 @@ class Loop:
         self._sees_batches = self._takes_bad_losses = False
         self._steps_per_execution = StepsPerExecution()
         self._rows_of_epoch = 0
-        self._timings: list[dict[str, Any]] = []  # of the epochs in this process
         self._evaluator: Evaluator | None = None
         self._batches: Iterator[Any] | None = None
 
@@ -251,6 +257,7 @@ class Loop:
         self._rows_of_epoch = 0
         started = time.perf_counter()
         self._callbacks.on_epoch_begin(epoch)
+        self._measurements.start_epoch(self._progress.step)
         must_leave = self._train_epoch(epoch)
         self._steps.synchronize()
         if must_leave:
@@ -264,7 +271,8 @@ class Loop:
         self._callbacks.on_epoch_end(epoch, logs)
         must_stop = self._agree_to_stop()
         self._model.reset_metrics()
-        self._finish_epoch(epoch, logs, rate, seconds, self._time_epoch())
+        measured = self._measurements.end_epoch(self._steps.timer)
+        self._finish_epoch(epoch, logs, rate, seconds, measured)
         if must_stop and not self._is_done:
             self._leave()
 
@@ -289,11 +297,13 @@ class Loop:
             if unread and self._finish(unread, epoch):
                 return True
             unread = launched
-            is_due = self._is_checkpoint_due(step)
-            if self._reads_at_once or is_due or step == end:
+            is_due, writes = self._is_checkpoint_due(step), self._measurements.is_due(step)
+            if self._reads_at_once or is_due or writes or step == end:
                 if self._finish(unread, epoch):
                     return True
                 unread = None
+            if writes and self._progress.step == step:
+                self._measurements.write(step, self._steps.logs())
             if is_due and self._progress.step == step < end:
                 self._steps.synchronize()
                 self._save(self._steps.metric_sums())
@@ -316,7 +326,7 @@ class Loop:
         boundary = min(
             end, step + (requested if self._sees_batches else self._steps_per_execution.steps)
         )
-        boundary = self._profile.boundary(step, boundary)
+        boundary = self._profile.boundary(step, self._measurements.boundary(step, boundary))
         return min(boundary, (step // every + 1) * every) if every else boundary
 
     def _is_checkpoint_due(self, step: int) -> bool:
@@ -342,12 +352,13 @@ class Loop:
         self._launched = end = end_of_similar_steps(self._training.plan, first, last)
         started = time.perf_counter()
         values = [*map(float, signals), self._proposed_steps_per_execution()]
-        results = self._steps.train(
-            self._batches,
-            tf.constant(end - first),
-            tf.constant(values),
-            has_empty_replicas=self._training.plan.has_empty_replicas(first),
-        )
+        with self._profile.trace(first):
+            results = self._steps.train(
+                self._batches,
+                tf.constant(end - first),
+                tf.constant(values),
+                has_empty_replicas=self._training.plan.has_empty_replicas(first),
+            )
         return _LaunchedSteps(first, end, block, started, results)
 
     def _finish(self, launched: _LaunchedSteps, epoch: int) -> bool:
@@ -413,27 +424,10 @@ class Loop:
             self._leave()
         return logs
 
-    def _time_epoch(self) -> dict[str, Any] | None:
-        """Return where the time of the epoch's steps went, without that of each task."""
-        if self._steps.timer is None:
-            return None
-        own = self._steps.timer.take()
-        seconds = np.stack([own.total, own.input, own.exchange])
-        gathered = self._cluster.all_gather((seconds.ravel() * 1e9).astype(np.int64))
-        times = [StepTimes(*(values.reshape(3, -1) / 1e9)) for values in gathered]
-        timing = timing_of_steps(dict(zip(self._cluster.role.peers, times, strict=True)))
-        if timing is None:
-            return None
-        self._timings.append(timing)
-        return {name: value for name, value in timing.items() if name != "tasks"}
-
     @property
     def timing(self) -> dict[str, Any] | None:
-        """Where the time of steps went, see `timing_of_steps`.
-
-        Of the epochs of this process after the first, in which functions are traced.
-        """
-        return mean_timing(self._timings[1:] or self._timings)
+        """Where the time of steps went, see `timing_of_steps`."""
+        return self._measurements.timing
 
     def _finish_epoch(
         self,
@@ -441,7 +435,7 @@ class Loop:
         logs: dict[str, Any],
         rate: float,
         seconds: float,
-        timing: dict[str, Any] | None,
+        measured: dict[str, Any],
     ) -> None:
         progress = self._progress
         record = epoch_record(
@@ -451,7 +445,7 @@ class Loop:
             examples=self._rows_of_epoch,
             seconds=seconds,
             learning_rate=rate,
-            timing=timing,
+            **measured,
         )
         self._progress = progress = replace(progress, history=[*progress.history, record])
         is_scheduled = progress.rate_options is not None

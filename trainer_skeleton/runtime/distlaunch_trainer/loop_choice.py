@@ -55,6 +55,10 @@ def create_loop(
     }
     if joined.servers is not None:
         check_has_no_step(train_step)
+        if settings.profile or settings.scalars_every or settings.gradient_norm:
+            joined.report.warn(
+                "parameter servers ignore --profile, --scalars-every and --gradient-norm"
+            )
         return CoordinatorLoop(
             model, joined.servers, joined.cluster, data.training, data.validation, **common
         )
@@ -71,5 +75,7 @@ def create_loop(
         profile=Profile(
             settings.profile, joined.folders.logs, is_chief=joined.cluster.role.is_chief
         ),
+        scalars_every=settings.scalars_every,
+        gradient_norm=settings.gradient_norm,
         **common,
     )

@@ -66,6 +66,8 @@ class Settings:
     allow_cpu: bool = False
     gpu_memory_growth: bool = False
     histograms: bool = False
+    gradient_norm: bool = False
+    scalars_every: int = 0
     profile: tuple[int, int] | None = None
     debug: bool = False
 
@@ -313,6 +315,18 @@ def parser(
         "--histograms",
         action="store_true",
         help="write the distribution of each weight for TensorBoard after each epoch",
+    )
+    add(
+        "--gradient-norm",
+        action="store_true",
+        help="write the global norm of the gradients for TensorBoard and in the epochs' records",
+    )
+    add(
+        "--scalars-every",
+        type=_at_least(0),
+        default=0,
+        metavar="STEPS",
+        help="write scalars for TensorBoard every so many steps too; 0: after each epoch only (0)",
     )
     add(
         "--profile",

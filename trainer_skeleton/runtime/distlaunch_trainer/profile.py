@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import tensorflow as tf
 
 
@@ -26,7 +28,12 @@ class Profile:
         self._is_running = False
 
     def boundary(self, step: int, end: int) -> int:
-        """Return where an execution after ``step`` ends at the latest: at ``end``, or earlier."""
+        """Return where an execution after ``step`` ends at the latest: at ``end``, or earlier.
+
+        Profiled steps are executed one by one, so that the profiler knows each.
+        """
+        if self._first <= step + 1 <= self._last:
+            return step + 1
         return min(edge for edge in (*self._edges, end) if edge > step)
 
     def is_edge(self, step: int) -> bool:
@@ -38,6 +45,12 @@ class Profile:
         if self._is_chief and self._first == step + 1:
             tf.profiler.experimental.start(self._logs_dir)
             self._is_running = True
+
+    def trace(self, step: int) -> AbstractContextManager[object]:
+        """Return a context for the execution after ``step``, which names it in the profile."""
+        if not self._is_running:
+            return nullcontext()
+        return tf.profiler.experimental.Trace("train", step_num=step + 1, _r=1)
 
     def stop(self, step: int) -> None:
         """Write the profile when ``step``, the last one, is done."""

@@ -47,6 +47,7 @@ from .run_facts import (
 )
 from .run_start import join_run
 from .step_functions import StepFunctions
+from .step_timing import input_hint
 from .user_model import (
     checked_callbacks,
     create_compiled_model,
@@ -317,6 +318,8 @@ class Run(AbstractContextManager):
         summary |= self._results
         self._results |= {"model": folders.model, "summary": write_summary(folders.job, summary)}
         self._report.log(f"model: {folders.model}")
+        if hint := input_hint(summary["timing"]):
+            self._report.log(hint)
 
     def __exit__(self, kind: object, *_: object) -> None:
         """Wait for all tasks, unless this one failed."""

@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from . import keras_compat
 from .checkpoints import TrainingState
 from .cluster import Cluster
 from .data_setup import TrainingData
@@ -84,8 +85,14 @@ def machine_facts() -> dict[str, Any]:
     }
 
 
-def gradient_bytes(model: keras.Model, exchange_dtype: str) -> int:
-    """Return the bytes of one replica's dense gradients as they are exchanged in each step."""
+def gradient_bytes(model: keras.Model, exchange_dtype: str) -> int | None:
+    """Return the bytes of one replica's gradients as they are exchanged in each step.
+
+    None for a model with trained embeddings, of which only the rows of a batch are exchanged.
+    """
+    layers = keras_compat.all_layers(model)
+    if any(isinstance(layer, keras.layers.Embedding) and layer.trainable for layer in layers):
+        return None
     exchange = tf.as_dtype(exchange_dtype)
     return sum(
         math.prod(variable.shape)

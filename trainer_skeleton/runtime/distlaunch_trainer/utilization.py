@@ -24,7 +24,8 @@ class Utilization:
         """Return shares since the last call, and memory in GiB now, by the names of scalars.
 
         ``cpu_cores`` is the mean number of cores that this process kept busy, ``cpu_machine`` the
-        share of all cores that were. Of several GPUs it is the mean share and all memory.
+        share of all cores that were, ``memory_machine_gib`` what all
+        processes use. Of several GPUs it is the mean share and all memory.
         """
         before, cpu_before, machine_before = self._time, self._cpu, self._machine
         self._time, self._cpu, self._machine = time.monotonic(), _cpu_seconds(), _machine_ticks()
@@ -35,6 +36,10 @@ class Utilization:
         with suppress(OSError, ValueError):
             pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
             values["memory_gib"] = pages * os.sysconf("SC_PAGE_SIZE") / _GIB
+        with suppress(OSError, ValueError, KeyError):
+            rows = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+            kib = {name: int(rest.split()[0]) for name, _, rest in (r.partition(":") for r in rows)}
+            values["memory_machine_gib"] = (kib["MemTotal"] - kib["MemAvailable"]) * 1024 / _GIB
         return values | (_gpu_values() if self._has_gpus else {})
 
 
