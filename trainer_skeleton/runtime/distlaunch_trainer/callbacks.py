@@ -108,8 +108,7 @@ class Callbacks(kc.CallbackList):
 
 def histogram_callback(model: keras.Model, report: Report) -> kc.Callback:
     """Return a callback that writes the weights for TensorBoard after each epoch."""
-    write: Callable[..., None] = lambda epoch, _: report.model(model, histograms=True, epoch=epoch)  # noqa: E731
-    return kc.LambdaCallback(on_epoch_end=write)
+    return kc.LambdaCallback(on_epoch_end=lambda epoch, _: report.histograms(epoch, model))
 
 
 def states_of(callbacks: list[kc.Callback]) -> tuple[list[Any], list[np.ndarray]]:

@@ -195,6 +195,9 @@ class Loop:
         )
         while not self._is_done:
             self._run_epoch()
+        self._profile.close()
+        if problem := self._profile.missing(self._progress.step):
+            self._report.warn(problem)
         # After the last checkpoint: a resumed run needs the weights before this.
         self._model.optimizer.finalize_variable_values(self._model.trainable_weights)
         self._callbacks.on_train_end(logs_of(self._progress.history[-1]))

@@ -54,6 +54,17 @@ class Profile:
 
     def stop(self, step: int) -> None:
         """Write the profile when ``step``, the last one, is done."""
-        if self._is_running and step >= self._last:
+        if step >= self._last:
+            self.close()
+
+    def close(self) -> None:
+        """Write the profile of the steps so far, if one is being taken."""
+        if self._is_running:
             tf.profiler.experimental.stop()
             self._is_running = False
+
+    def missing(self, step: int) -> str | None:
+        """Return a warning if a run that ends after ``step`` has not reached the first step."""
+        if step >= self._first:
+            return None
+        return f"--profile {self._first}:{self._last}: the run ends after step {step}"

@@ -92,12 +92,14 @@ class Report:
             self._board.scalar("train", name, value, record["epoch"] - 1)
         self._board.flush()
 
-    def model(self, model: keras.Model, *, histograms: bool, epoch: int = 0) -> None:
-        """Write a model's layers for TensorBoard, or with `histograms` its weights."""
-        if not self._role.is_chief:
-            return
-        if not histograms:
+    def layers(self, model: keras.Model) -> None:
+        """Write a model's layers for TensorBoard, on the chief alone."""
+        if self._role.is_chief:
             self._board.model("train", model)
+
+    def histograms(self, epoch: int, model: keras.Model) -> None:
+        """Write the distribution of a model's weights for TensorBoard, on the chief alone."""
+        if not self._role.is_chief:
             return
         for weight in model.weights:
             values = np.asarray(weight.value, np.float64)

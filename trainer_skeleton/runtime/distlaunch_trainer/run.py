@@ -224,7 +224,7 @@ class Run(AbstractContextManager):
                 has_validation=data.validation is not None,
             )
             callbacks += [export] if self.is_chief else []
-        self._report.model(model, histograms=False)
+        self._report.layers(model)
         if self._settings.histograms and self.is_chief:
             callbacks.append(histogram_callback(model, self._report))
         # Kept, as its iterators may end slowly, and the model is to be saved before.
