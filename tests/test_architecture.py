@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "distlaunch"
 
 SHARED = {
     *("", "background", "errors", "exit_codes", "files", "paths", "resources"),
-    *("retry", "source_version", "text", "timestamps"),
+    *("metric_file", "retry", "source_version", "text", "timestamps"),
 }
 """Small modules without a room, and `distlaunch` itself; they import only each other."""
 
@@ -30,7 +30,7 @@ ALLOWED = {
     "checks": {*SHARED, "job", "ui", "render", "google", "image"},
     "submit": {*SHARED, "job", "ui", "render", "google", "image", "checks", "redaction"},
     "tune": {*SHARED, "job", "ui", "local"},
-    "runs": {*SHARED, "job", "ui", "google", "redaction"},
+    "runs": {*SHARED, "job", "ui", "google", "local", "redaction"},
     "scaffold": {*SHARED, "job"},
     "upgrade": {*SHARED, "job", "scaffold"},
 }

@@ -216,8 +216,12 @@ def _leave(
 
 def _tune_here(console: Console, values: SimpleNamespace) -> int:
     """Run the trials on this machine, show them, and return the exit code."""
-    from distlaunch.job.job_dir import job_dir_in
-    from distlaunch.local.order import load_project_job, local_cluster, require_tensorflow
+    from distlaunch.local.order import (
+        check_no_job_dir,
+        load_project_job,
+        local_cluster,
+        require_tensorflow,
+    )
     from distlaunch.local.run_spec import is_program
     from distlaunch.paths import SEARCHES
     from distlaunch.tune.local_search import LocalSearch, SearchPlan, move_aside
@@ -227,8 +231,7 @@ def _tune_here(console: Console, values: SimpleNamespace) -> int:
 
     _reject_cloud_options()
     words, project = values.program_args, Path.cwd()
-    if job_dir_in(words):
-        raise UsageError("--job-dir after '--': each trial has a job folder of its own; remove it")
+    check_no_job_dir(words, "trial")
     job = load_project_job(project, values.overrides)
     if job is None or job.tuning is None:
         raise _nothing_to_tune()

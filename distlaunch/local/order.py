@@ -69,10 +69,12 @@ def require_tensorflow() -> None:
         )
 
 
-def check_no_job_dir(words: Sequence[str]) -> None:
-    """Raise UsageError for a job folder among the words after ``--`` of several runs."""
+def check_no_job_dir(words: Sequence[str], what: str = "run") -> None:
+    """Raise UsageError for a job folder among the words after ``--`` of several runs or trials."""
     if job_dir_in(words):
-        raise UsageError("--job-dir after '--': each run has a job folder of its own; remove it")
+        raise UsageError(
+            f"--job-dir after '--': each {what} has a job folder of its own; remove it"
+        )
 
 
 def plan_run(

@@ -9,8 +9,9 @@ from decimal import Decimal
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.job.search_space import argument
 from distlaunch.text import duration, plural, table
-from distlaunch.tune.trial import INFEASIBLE, SUCCEEDED, best_trial, plain, sort_trials
+from distlaunch.tune.trial import INFEASIBLE, SUCCEEDED, best_trial, sort_trials
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,7 +146,7 @@ def exit_code_of(trials: Sequence[Trial]) -> int:
 
 
 def _short(value: Value) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else plain(value)
+    return f"{value:.4g}" if isinstance(value, float) else argument(value)
 
 
 def _money(amount: Decimal | None, currency: str) -> str:

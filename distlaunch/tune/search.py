@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch.errors import DistlaunchError
 from distlaunch.job.model import RangeParameter
+from distlaunch.job.search_space import interpolate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,22 +88,13 @@ def _value(parameter: Parameter, tuning: Tuning, coordinate: float) -> Value:
         return parameter.values[int(coordinate)]
     low, high = parameter.minimum, parameter.maximum
     if not parameter.is_integer:
-        value = float(f"{_interpolate(low, high, parameter.scale, coordinate):.6g}")
+        value = float(f"{interpolate(low, high, parameter.scale, coordinate):.6g}")
         return min(max(value, low), high)
     if tuning.algorithm == "grid":
         return int(low) + int(coordinate)
     # Half a unit more at both ends, or these would be drawn half as often as the others.
-    value = _interpolate(low - 0.5, high + 0.5, parameter.scale, coordinate)
+    value = interpolate(low - 0.5, high + 0.5, parameter.scale, coordinate)
     return int(min(max(round(value), low), high))
-
-
-def _interpolate(low: float, high: float, scale: str, fraction: float) -> float:
-    """Return the number at a fraction of a range, as Vertex AI's scales define it."""
-    if scale == "log":
-        return low * math.pow(high / low, fraction)
-    if scale == "reverse_log":
-        return high + low - low * math.pow(high / low, 1 - fraction)
-    return low + (high - low) * fraction
 
 
 def _size(parameter: Parameter) -> int:

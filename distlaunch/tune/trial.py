@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.job.search_space import argument
+from distlaunch.metric_file import read_records
 from distlaunch.timestamps import seconds_between
 
 if TYPE_CHECKING:
@@ -66,12 +67,7 @@ class Trial:
     @property
     def options(self) -> list[str]:
         """The parameters as a program's arguments, such as ``--learning-rate=0.01``."""
-        return [f"--{name}={plain(value)}" for name, value in self.parameters.items()]
-
-
-def plain(value: Value) -> str:
-    """Return a value as it is in an argument; 64.0 is 64."""
-    return str(int(value)) if isinstance(value, float) and value % 1 == 0 else str(value)
+        return [f"--{name}={argument(value)}" for name, value in self.parameters.items()]
 
 
 def sort_trials(trials: Iterable[Trial], study: Study) -> list[Trial]:
@@ -102,19 +98,11 @@ def read_metric(lines: str, name: str) -> tuple[float | None, int | None, set[st
         metrics.
     """
     value, step, names = None, None, set[str]()
-    for record in filter(None, map(_read_record, lines.splitlines())):
+    for record in read_records(lines):
         names |= record.keys() - {"checkpoint_path", "global_step", "timestamp", "trial"}
         if name in record:
             value, step = float(record[name]), int(float(record.get("global_step") or 0))
     return value, step, names
-
-
-def _read_record(line: str) -> dict[str, Any] | None:
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return None  # the trial is writing the line
-    return record if isinstance(record, dict) else None
 
 
 def read_cloud_trials(job: Mapping[str, Any], metric: str, now: str) -> list[Trial]:

@@ -11,6 +11,7 @@ from distlaunch.emulator.buckets import local_path
 from distlaunch.errors import DistlaunchError
 from distlaunch.job.model import TASK_TYPES, Task
 from distlaunch.job.reduction_server import is_image
+from distlaunch.job.search_space import argument
 from distlaunch.job.tf_config import EXPECTED_GPUS, WORKER_POOLS, replica_environment
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def read_workload(name: str, spec: Mapping[str, Any]) -> Workload:
 def trial_workload(workload: Workload, trial: Mapping[str, Any]) -> Workload:
     """Return one trial: its parameters as arguments, and a job folder of its own."""
     options = tuple(
-        f"--{parameter['parameterId']}={_plain(parameter['value'])}"
+        f"--{parameter['parameterId']}={argument(parameter['value'])}"
         for parameter in trial["parameters"]
     )
     return replace(
@@ -112,11 +113,6 @@ def _read_replica(task: Task, pool: Mapping[str, Any]) -> Replica:
         module=package.get("pythonModule"),
         packages=tuple(package.get("packageUris", ())),
     )
-
-
-def _plain(value: object) -> object:
-    """Return whole numbers without a decimal point, for options that take integers."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def variables(

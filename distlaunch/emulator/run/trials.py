@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-import math
 import random
 import threading
 from collections.abc import Callable
@@ -13,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.emulator.run.job_spec import Workload, trial_workload
 from distlaunch.emulator.run.replica_group import RunResult
+from distlaunch.job.search_space import interpolate
+from distlaunch.job.vertex.tuning import SCALES
+from distlaunch.metric_file import read_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -146,7 +147,7 @@ def read_measurements(
     """
     goals = {metric["metricId"]: metric.get("goal") for metric in spec.get("metrics", [])}
     by_step: dict[int, dict[str, float]] = {}
-    for record in _read_records(lines):
+    for record in read_records(lines):
         values = {name: float(record[name]) for name in goals if name in record}
         if values:
             step = int(float(record.get("global_step") or 0))
@@ -166,16 +167,6 @@ def read_measurements(
 def _measurement(step: int, values: Mapping[str, float]) -> dict[str, Any]:
     metrics = [{"metricId": name, "value": value} for name, value in values.items()]
     return {"stepCount": str(step), "metrics": metrics}
-
-
-def _read_records(lines: str) -> Iterator[dict[str, Any]]:
-    for line in lines.splitlines():
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue  # the program was killed while it wrote the line
-        if isinstance(record, dict):
-            yield record
 
 
 def _grid_values(parameter: Mapping[str, Any]) -> list[float | int | str]:
@@ -202,9 +193,4 @@ def _interpolate(parameter: Mapping[str, Any], fraction: float) -> float:
     """Return the value at a fraction (0 to 1) of a parameter's range, on its scale."""
     bounds = parameter.get("integerValueSpec") or parameter["doubleValueSpec"]
     low, high = float(bounds.get("minValue", 0)), float(bounds.get("maxValue", 0))
-    match parameter.get("scaleType"):
-        case "UNIT_LOG_SCALE":
-            return low * math.pow(high / low, fraction)
-        case "UNIT_REVERSE_LOG_SCALE":
-            return high + low - low * math.pow(high / low, 1 - fraction)
-    return low + (high - low) * fraction
+    return interpolate(low, high, SCALES.get(parameter.get("scaleType", ""), "linear"), fraction)

@@ -12,7 +12,7 @@ from distlaunch.job.model import ChoiceParameter, RangeParameter, Scale, Tuning
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_SCALES: dict[str, Scale] = {
+SCALES: dict[str, Scale] = {
     "UNIT_LINEAR_SCALE": "linear",
     "UNIT_LOG_SCALE": "log",
     "UNIT_REVERSE_LOG_SCALE": "reverse_log",
@@ -71,7 +71,7 @@ def _read_parameter(
     kind = next((kind for kind in (*_RANGES, *_CHOICES) if kind in spec), None)
     if kind is None or spec.get("conditionalParameterSpecs") or "defaultValue" in spec[kind]:
         return None
-    scale = _SCALES.get(spec.get("scaleType", ""), "linear")
+    scale = SCALES.get(spec.get("scaleType", ""), "linear")
     read = _read_choice if kind in _CHOICES else _read_range
     value = read(kind, spec[kind], scale)
     return (spec.get("parameterId", ""), value) if value else None
@@ -107,7 +107,7 @@ def _write_parameter(name: str, value: RangeParameter | ChoiceParameter) -> dict
         spec = {"integerValueSpec": _ends(int(value.minimum), int(value.maximum))}
     else:
         spec = {"doubleValueSpec": _ends(float(value.minimum), float(value.maximum))}
-    return {"parameterId": name, **spec, "scaleType": _name(_SCALES, value.scale)}
+    return {"parameterId": name, **spec, "scaleType": _name(SCALES, value.scale)}
 
 
 def _ends(minimum: float, maximum: float) -> dict[str, float]:

@@ -1,0 +1,20 @@
+"""The metric file of a tuning trial, as cloudml-hypertune writes it: a JSON object a line."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def read_records(lines: str) -> Iterator[dict[str, Any]]:
+    """Yield the records of whole lines: metrics by name, and ``global_step``."""
+    for line in lines.splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue  # the program writes the line, or was killed while it did
+        if isinstance(record, dict):
+            yield record
