@@ -1,4 +1,4 @@
-"""Which version of a project's code is launched, as git and hashes of its files tell."""
+"""The version of a project's code, by git and by hashes of its files."""
 
 from __future__ import annotations
 

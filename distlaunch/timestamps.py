@@ -52,6 +52,12 @@ def format(seconds: float) -> str:  # noqa: A001 - used as timestamps.format
     return f"{_EPOCH + timedelta(seconds=max(seconds, 0.0)):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
+def clock_time(timestamp: object) -> str:
+    """Return a timestamp to the second, as ``2026-11-21 17:00:00 UTC``; empty for None."""
+    seconds = len("2026-11-21T17:00:00")
+    return f"{timestamp[:seconds].replace('T', ' ')} UTC" if isinstance(timestamp, str) else ""
+
+
 def seconds_between(start: object, end: object) -> float | None:
     """Return the seconds from one timestamp to another, None where either is missing."""
     try:

@@ -14,6 +14,7 @@ from distlaunch.errors import DistlaunchError, UsageError
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
+    from distlaunch.google.client import Session
     from distlaunch.runs.view import RunView
     from distlaunch.submit.lookup import JobLocator
 
@@ -23,9 +24,9 @@ DEFAULT_KEEP = 10
 def list_runs(settings: Settings, limit: int, *, as_json: bool) -> None:
     """Print the runs of this project on this machine."""
     from distlaunch.runs import report
-    from distlaunch.runs.view import local_runs
+    from distlaunch.runs.view import local_runs, with_disk_use
 
-    runs = local_runs(Path.cwd())[:limit]
+    runs = [with_disk_use(run) for run in local_runs(Path.cwd())[:limit]]
     if as_json:
         show(_json([run.as_json() | {"metrics": run.metrics} for run in runs]))
     elif runs:
@@ -47,8 +48,9 @@ def show_run(_: Settings, locator: JobLocator, *, name: str | None, as_json: boo
     the newest job if it was submitted later).
     """
     from distlaunch.runs import report
+    from distlaunch.runs.view import with_disk_use
 
-    view = _find(locator, name)
+    view = with_disk_use(_find(locator, name)[0])
     if as_json:
         show(_json(view.as_json() | {"metrics": view.metrics}))
     else:
@@ -64,7 +66,7 @@ def diff(settings: Settings, locator: JobLocator, *, one: str, other: str, as_js
     """Show what differs between two runs or jobs: configuration, code, data, metrics."""
     from distlaunch.runs import report
 
-    first, second = _find(locator, one), _find(locator, other)
+    first, second = _find(locator, one)[0], _find(locator, other)[0]
     found = report.differences(first, second)
     if as_json:
         rows = [{"name": name, "a": a, "b": b} for name, a, b in found]
@@ -90,7 +92,7 @@ def diff(settings: Settings, locator: JobLocator, *, one: str, other: str, as_js
     type=options.parse_time,
     help="Only runs older than this, e.g. 12h or 30d.",
 )
-@click.option("--yes", "-y", "is_confirmed", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", "is_confirmed", is_flag=True, help="Do not prompt.")
 @options.as_json
 @click.pass_obj
 def prune(
@@ -99,11 +101,11 @@ def prune(
     """Remove old local runs, after saying which; runs that still run are kept."""
     from distlaunch.runs import prune as pruning
     from distlaunch.runs import report
-    from distlaunch.runs.view import local_runs
+    from distlaunch.runs.view import local_runs, with_disk_use
     from distlaunch.text import plural
 
-    project = Path.cwd()
-    runs = pruning.runs_to_remove(local_runs(project), keep=keep, older_than=older_than)
+    old = pruning.runs_to_remove(local_runs(Path.cwd()), keep=keep, older_than=older_than)
+    runs = [with_disk_use(run) for run in old]
     freed = sum(run.bytes or 0 for run in runs)
     if runs and not as_json:
         show(report.listing(runs))
@@ -111,7 +113,7 @@ def prune(
     if runs and not is_confirmed and not _confirm(f"remove {what}?"):
         raise click.Abort
     for run in runs:
-        pruning.remove_run(project, run)
+        pruning.remove_run(run)
     if as_json:
         show(_json({"removed": [run.id for run in runs], "bytes": freed}))
     else:
@@ -129,10 +131,13 @@ def tensorboard(
 
     Jobs are read from their gs:// folders with Google's default credentials. Ctrl-C ends it.
     """
-    from distlaunch.runs.tensorboard import run_tensorboard
+    from distlaunch.runs.tensorboard import log_folder, run_tensorboard
 
     views = [_find(locator, name) for name in names or (None,)]
-    return run_tensorboard(views, port, settings.console().log, locator.endpoint)
+    folders = {
+        view.id: log_folder(view, session.endpoint if session else None) for view, session in views
+    }
+    return run_tensorboard(folders, port, settings.console().log)
 
 
 @click.command("fetch")
@@ -169,8 +174,9 @@ def fetch(
     """
     from distlaunch.runs import report
     from distlaunch.runs.fetch import copy_folder, fetch_folder
+    from distlaunch.text import plural
 
-    view, console = _find(locator, name), settings.console()
+    (view, session), console = _find(locator, name), settings.console()
     if view.job_dir is None:
         raise DistlaunchError(f"{view.id}: the job has no job folder")
     folder = view.job_dir.rstrip("/") + ("" if part == "all" else f"/{part}")
@@ -180,7 +186,7 @@ def fetch(
         def progress(done: int, count: int, size: int) -> None:
             console.progress(f"{done} of {count} files, {report.size(size)} in all")
 
-        fetched = fetch_folder(locator.jobs().session, folder, target, progress)
+        fetched = fetch_folder(session or locator.jobs().session, folder, target, progress)
         console.progress("")
     else:
         fetched = copy_folder(Path(folder), target)
@@ -188,28 +194,34 @@ def fetch(
         facts = {"id": view.id, "source": folder, "output": str(target)}
         show(_json(facts | {"files": fetched.files, "new_bytes": fetched.new_bytes}))
     else:
-        show(f"{target}: {fetched.files} files, {report.size(fetched.new_bytes)} new")
+        show(f"{target}: {plural(fetched.files, 'file')}, {report.size(fetched.new_bytes)} new")
 
 
-def _find(locator: JobLocator, name: str | None) -> RunView:
-    """Return a local run or a job by name; by default the newest of this folder."""
+def _find(locator: JobLocator, name: str | None) -> tuple[RunView, Session | None]:
+    """Return a local run or a job by name, by default the newest of this folder.
+
+    With a job comes the session that it was found with, of its record's endpoint.
+    """
     from distlaunch.runs.view import find_run, local_runs, view_job
     from distlaunch.submit.records import Records
 
     project = Path.cwd()
-    if name is not None:
-        return find_run(project, name) or view_job(locator.find(name))
-    runs, record = local_runs(project), Records(project).find(None)
-    if runs and (record is None or (runs[0].started or "") >= record.time):
-        return runs[0]
-    if record is None:
-        raise DistlaunchError("no local runs and no jobs here; 'distlaunch local' makes a run")
-    return view_job(locator.find(None))
+    run = find_run(project, name) if name else None
+    if name is None:
+        runs, record = local_runs(project), Records(project).find(None)
+        if not runs and record is None:
+            raise DistlaunchError("no local runs and no jobs here; 'distlaunch local' makes a run")
+        if runs and (record is None or (runs[0].started or "") >= record.time):
+            run = runs[0]
+    if run:
+        return run, None
+    located = locator.find(name)
+    return view_job(located), located.jobs.session
 
 
 def _confirm(question: str) -> bool:
     if not sys.stdin.isatty():
-        raise UsageError("pass --yes to remove them: there is no terminal to ask at")
+        raise UsageError("pass --yes to remove them: there is no terminal for a prompt")
     return click.confirm(question, err=True)
 
 

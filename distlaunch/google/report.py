@@ -16,8 +16,6 @@ from distlaunch.text import duration, table
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_SECOND = len("2026-11-21T17:00:00")
-
 
 def as_json(job: dict[str, Any], project: str, endpoint: str | None = None) -> dict[str, Any]:
     """Return a job's status as plain data; `endpoint` is the one that replaces Google's."""
@@ -49,8 +47,8 @@ def describe(job: dict[str, Any], project: str, endpoint: str | None = None) -> 
         ("name", status["display_name"]),
         ("state", str(status["state"])),
         *((state, duration(seconds)) for state, seconds in status["seconds"].items()),
-        ("created", _clock_time(status["created"])),
-        ("ended", _clock_time(status["ended"])),
+        ("created", timestamps.clock_time(status["created"])),
+        ("ended", timestamps.clock_time(status["ended"])),
         *((pool["pool"], _machines(pool)) for pool in status["pools"]),
         ("trials", ", ".join(f"{count} {state}" for state, count in status["trials"].items())),
         ("error", status["error"]),
@@ -72,7 +70,7 @@ def _row(job: dict[str, Any]) -> tuple[str, ...]:
         google_jobs.job_id(job),
         str(job.get("displayName") or ""),
         str(google_jobs.state(job)),
-        _clock_time(job.get("createTime")),
+        timestamps.clock_time(job.get("createTime")),
         duration(sum(seconds for _, seconds in _durations(job))),
     )
 
@@ -114,7 +112,3 @@ def _machines(pool: Mapping[str, Any]) -> str:
     accelerators = pool["accelerator_count"]
     suffix = f" with {accelerators} {pool['accelerator']}" if accelerators else ""
     return f"{pool['count']} x {pool['machine']}{suffix}"
-
-
-def _clock_time(timestamp: object) -> str:
-    return f"{timestamp[:_SECOND].replace('T', ' ')} UTC" if isinstance(timestamp, str) else ""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch import timestamps
 from distlaunch.errors import DistlaunchError, os_reason
-from distlaunch.paths import LOCAL_JOBS
 from distlaunch.runs.record import RUNNING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from distlaunch.runs.view import RunView
 
@@ -37,9 +36,9 @@ def runs_to_remove(
     return [run for run in old if run.state != RUNNING]
 
 
-def remove_run(project: Path, run: RunView) -> None:
+def remove_run(run: RunView) -> None:
     """Remove a run's folder; DistlaunchError is raised if it cannot be."""
-    folder = project / LOCAL_JOBS / run.id
+    folder = Path(str(run.folder))
     try:
         if folder.is_symlink():
             folder.unlink()

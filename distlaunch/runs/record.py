@@ -12,6 +12,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import __version__, files, timestamps
+from distlaunch.local.run_spec import Module
 from distlaunch.redaction import REDACTED
 from distlaunch.source_version import commit_of, has_changes, hash_files
 
@@ -45,7 +46,7 @@ class RunRecord:
     job: Mapping[str, Any] | None = None  # the job file with overrides; values of env redacted
     commit: str | None = None
     has_changes: bool = False  # whether tracked files differ from the commit
-    code: str = ""  # a hash of the project's Python files
+    code: str = ""  # a hash of the module's package, or of the files that the program names
     requirements: str = ""  # a hash of requirements.txt
     versions: Mapping[str, str] = field(default_factory=dict)
     machine: str = ""
@@ -54,7 +55,6 @@ class RunRecord:
 def start_record(order: RunSpec, job: Job | None, machine: str) -> RunRecord:
     """Write the record of a run that starts, and return it."""
     folder, program = order.work_dir, order.program
-    code = [path for path in folder.rglob("*.py") if not _is_hidden(path.relative_to(folder))]
     record = RunRecord(
         id=order.job_id,
         started=timestamps.format(time.time()),
@@ -65,7 +65,7 @@ def start_record(order: RunSpec, job: Job | None, machine: str) -> RunRecord:
         job=_plain_job(job) if job else None,
         commit=commit_of(folder),
         has_changes=has_changes(folder),
-        code=hash_files(folder, code),
+        code=hash_files(folder, _code_files(order)),
         requirements=hash_files(folder, folder.glob("requirements*.txt")),
         versions=_versions(),
         machine=machine,
@@ -143,8 +143,15 @@ def _without_value(word: str) -> str:
     return f"{name}={REDACTED}" if equals and "env." in name else word
 
 
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+def _code_files(order: RunSpec) -> list[Path]:
+    """Return the Python files of the module's package, and those that the arguments name."""
+    folder, program = order.work_dir, order.program
+    named = [folder / str(word) for word in _flatten(asdict(program).values())]
+    files = [path for path in named if path.suffix == ".py" and path.is_relative_to(folder)]
+    if isinstance(program, Module):
+        package = folder / program.name.partition(".")[0]
+        files += [*package.rglob("*.py"), package.with_suffix(".py")]
+    return [path for path in dict.fromkeys(files) if path.is_file()]
 
 
 def _flatten(values: Any) -> list[object]:

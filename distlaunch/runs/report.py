@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.text import duration, table
+from distlaunch.timestamps import clock_time
 from distlaunch.ui import chart
 from distlaunch.ui.progress import as_number
-from distlaunch.ui.summary import describe
+from distlaunch.ui.summary import describe, epochs_of, logs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from distlaunch.runs.view import RunView
 
-_SECOND = len("2026-11-21T17:00:00")
 _MOST_METRICS = 3  # in a list
 _ABSENT = "-"
 # What always differs between two runs, or follows from what else does.
@@ -43,7 +43,7 @@ def whole(view: RunView) -> str:
         (view.kind, view.id),
         ("state", view.state + (f" ({view.error})" if view.error else "")),
         ("tasks", view.tasks),
-        *((state.lower(), _clock(time)) for state, time in view.timeline),
+        *((state.lower(), clock_time(time)) for state, time in view.timeline),
         ("took", duration(view.seconds) if view.seconds is not None else ""),
         ("command", view.command),
         ("program", " ".join(view.configuration.get("program", []))),
@@ -91,7 +91,7 @@ def _row(view: RunView) -> tuple[str, ...]:
         view.id,
         view.state,
         view.tasks,
-        _clock(view.started),
+        clock_time(view.started),
         duration(view.seconds) if view.seconds is not None else "",
         size(view.bytes or 0),
         " ".join(metrics[-_MOST_METRICS:]),
@@ -101,12 +101,12 @@ def _row(view: RunView) -> tuple[str, ...]:
 def _charts(summary: Mapping[str, Any]) -> Iterator[str]:
     """Yield a chart of each metric, beside its validation, over the epochs."""
     series: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for epoch in summary.get("epochs") or []:
-        for name, value in (epoch.get("logs") or {}).items():
-            number, metric = as_number(value), name.removeprefix("val_")
-            if number is not None:
-                points = series.setdefault(metric, {}).setdefault(name, [])
-                points.append((epoch["epoch"], number))
+    for epoch in epochs_of(summary):
+        x = as_number(epoch["epoch"])
+        for name, value in logs_of(epoch).items():
+            y, metric = as_number(value), name.removeprefix("val_")
+            if x is not None and y is not None:
+                series.setdefault(metric, {}).setdefault(name, []).append((x, y))
     for group in series.values():
         yield chart.lines(group)
 
@@ -148,7 +148,3 @@ def _text(value: object) -> str:
 def _commit(code: Mapping[str, Any]) -> str:
     commit = code.get("commit") or ""
     return f"{commit} with changes" if commit and code.get("has_changes") else commit
-
-
-def _clock(timestamp: str | None) -> str:
-    return f"{timestamp[:_SECOND].replace('T', ' ')} UTC" if timestamp else ""

@@ -10,27 +10,24 @@ from typing import TYPE_CHECKING
 from distlaunch.errors import DistlaunchError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     from distlaunch.runs.view import RunView
     from distlaunch.ui.events import ShowMessage
 
 
-def run_tensorboard(
-    views: Sequence[RunView], port: int, show_message: ShowMessage, endpoint: str | None
-) -> int:
-    """Run TensorBoard on this machine until it is ended, and return its exit code.
+def run_tensorboard(folders: Mapping[str, str], port: int, show_message: ShowMessage) -> int:
+    """Run TensorBoard on named folders until it is ended, and return its exit code.
 
     Raises
     ------
     DistlaunchError
-        If it is not installed, or a run has no folder that it can read.
+        If it is not installed, or a path cannot be shown beside others.
     """
     if find_spec("tensorboard") is None:
         raise DistlaunchError(
             "TensorBoard is not installed here; run pip install 'distlaunch[tensorboard]'"
         )
-    folders = {view.id: log_folder(view, endpoint) for view in views}
     command = [sys.executable, "-m", "tensorboard.main", *log_options(folders), f"--port={port}"]
     for name, folder in folders.items():
         show_message(f"{name}: {folder}")
@@ -41,7 +38,13 @@ def run_tensorboard(
 
 
 def log_folder(view: RunView, endpoint: str | None = None) -> str:
-    """Return where a run writes for TensorBoard."""
+    """Return where a run writes for TensorBoard; `endpoint` is the one that replaces Google's.
+
+    Raises
+    ------
+    DistlaunchError
+        If it has no folder that TensorBoard can read here.
+    """
     if view.job_dir is None:
         raise DistlaunchError(f"{view.id}: the job has no job folder, so it writes no logs there")
     if view.job_dir.startswith("gs://"):
@@ -58,7 +61,7 @@ def log_folder(view: RunView, endpoint: str | None = None) -> str:
     return f"{view.job_dir.rstrip('/')}/logs"
 
 
-def log_options(folders: dict[str, str]) -> list[str]:
+def log_options(folders: Mapping[str, str]) -> list[str]:
     """Return TensorBoard's options for named folders, side by side if there are several."""
     if len(folders) == 1:
         return [f"--logdir={folder}" for folder in folders.values()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from distlaunch.errors import GoogleError
 from distlaunch.paths import LOCAL_JOBS
 from distlaunch.runs.record import FILE_NAME, read_record
 from distlaunch.ui.progress import as_number
+from distlaunch.ui.summary import epochs_of, logs_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +41,8 @@ class RunView:
     configuration: Mapping[str, Any] = field(default_factory=dict)
     code: Mapping[str, Any] = field(default_factory=dict)  # commit and hashes
     summary: Mapping[str, Any] | None = None  # summary.json
-    bytes: int | None = None  # on this machine's disk
+    folder: str | None = None  # of a run, on this machine
+    bytes: int | None = None  # on this machine's disk, where it was measured
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -49,9 +51,10 @@ class RunView:
     @property
     def metrics(self) -> dict[str, float]:
         """The numbers of the last epoch's logs."""
-        epochs = (self.summary or {}).get("epochs") or [{}]
-        logs = epochs[-1].get("logs") if isinstance(epochs[-1], dict) else None
-        numbers = ((name, as_number(value)) for name, value in (logs or {}).items())
+        last = epochs_of(self.summary or {})[-1:]
+        numbers = (
+            (name, as_number(value)) for each in last for name, value in logs_of(each).items()
+        )
         return {name: value for name, value in numbers if value is not None}
 
 
@@ -79,7 +82,7 @@ def view_run(folder: Path) -> RunView | None:
     ends = [(record.state, record.ended)] if record.ended else []
     return RunView(
         kind="run",
-        id=record.id,
+        id=folder.name,  # the record may come from elsewhere
         state=record.state,
         started=record.started,
         ended=record.ended,
@@ -103,7 +106,7 @@ def view_run(folder: Path) -> RunView | None:
             "requirements": record.requirements,
         },
         summary=_read_json(Path(record.job_dir, "summary.json")),
-        bytes=disk_use(folder),
+        folder=str(folder),
     )
 
 
@@ -138,13 +141,15 @@ def view_job(located: LocatedJob) -> RunView:
     )
 
 
-def disk_use(folder: Path) -> int:
-    """Return the bytes of the files in a folder."""
+def with_disk_use(view: RunView) -> RunView:
+    """Return a local run with the bytes of the files in its folder."""
+    if view.folder is None:
+        return view
     total = 0
-    for path in folder.rglob("*"):
+    for path in Path(view.folder).rglob("*"):
         with suppress(OSError):
             total += 0 if path.is_symlink() or path.is_dir() else path.stat().st_size
-    return total
+    return replace(view, bytes=total)
 
 
 def _program(spec: Mapping[str, Any]) -> list[str]:

@@ -29,7 +29,7 @@ def describe(summary: Mapping[str, object], *, with_epochs: bool = True) -> str:
     facts = [(name, text) for name, text in _facts(summary) if text]
     width = max((len(name) for name, _ in facts), default=0)
     lines = [f"{name.ljust(width)}  {text}" for name, text in facts]
-    epochs = _epochs(summary.get("epochs"))
+    epochs = epochs_of(summary)
     if epochs and with_epochs:
         lines.append(table(_rows(epochs)))
     return "\n".join(lines)
@@ -72,14 +72,16 @@ def _examples(summary: Mapping[str, object]) -> str:
     return trained + validated if trained and validated != " (and 0 for validation)" else trained
 
 
-def _epochs(value: object) -> list[Mapping[str, object]]:
+def epochs_of(summary: Mapping[str, object]) -> list[Mapping[str, object]]:
+    """Return the records of epochs in ``summary.json``, without what is none."""
+    value = summary.get("epochs")
     listed = value if isinstance(value, list) else []
     return [epoch for epoch in listed if isinstance(epoch, dict) and "epoch" in epoch]
 
 
 def _rows(epochs: Sequence[Mapping[str, object]]) -> list[list[str]]:
     """Return a head and a row an epoch: its loss and metrics, each beside its validation."""
-    logs = [_logs(epoch) for epoch in epochs]
+    logs = [logs_of(epoch) for epoch in epochs]
     names = list(dict.fromkeys(name for log in logs for name in log))
     # A metric is beside its validation, at the place of the first of both.
     metrics = list(dict.fromkeys(name.removeprefix(_VALIDATION) for name in names))
@@ -96,7 +98,7 @@ def _rows(epochs: Sequence[Mapping[str, object]]) -> list[list[str]]:
     ]
 
 
-def _logs(epoch: Mapping[str, object]) -> Mapping[str, object]:
+def logs_of(epoch: Mapping[str, object]) -> Mapping[str, object]:
     """Return the metrics that have one number; those with a number a class have no column."""
     logs = epoch.get("logs")
     items = logs.items() if isinstance(logs, dict) else ()

@@ -94,7 +94,7 @@ def test_runs_are_listed_shown_compared_and_removed(run, project, train):
     refused = run("prune", "--keep", "1", cwd=project)
     assert refused.code == 2
     assert first in refused.out
-    assert "pass --yes to remove them" in refused.err
+    assert "pass --yes to remove them: there is no terminal" in refused.err
     assert run("prune", "--keep", "0", "--older-than", "1h", cwd=project).err == (
         "distlaunch: no runs to remove\n"
     )
@@ -147,6 +147,39 @@ def test_only_links_of_the_folder_are_removed(run, project, train, tmp_path):
     assert (project / "program.py").exists()
 
 
+def test_a_record_cannot_name_another_folder(run, project, train, tmp_path):
+    name = train(0.5)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    record = project / ".distlaunch/local" / name / "run.json"
+    record.write_text(record.read_text().replace(f'"id": "{name}"', '"id": "../../../outside"'))
+    assert name in run("list", "--local", cwd=project).out
+    run("prune", "--keep", "0", "--yes", cwd=project)
+    assert outside.exists()
+    assert not record.parent.exists()
+
+
+def test_only_the_program_is_hashed(project, train):
+    """Nothing else in the folder is read, however large it is."""
+    for name in ("other.py", "venv/lib/module.py"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("1")
+    first = train(0.5)
+    (project / "venv/lib/module.py").write_text("2")
+    second = train(0.5)
+    runs = project / ".distlaunch/local"
+    assert read_record(runs / first).code == read_record(runs / second).code != ""
+
+
+def test_a_damaged_summary_is_shown_as_far_as_it_can_be(run, project, train):
+    name = train(0.5)
+    summary = project / ".distlaunch/local" / name / "summary.json"
+    for text in ('{"epochs": 3}', '{"epochs": [4, {"epoch": "x", "logs": 5}]}', '{"timing": []}'):
+        summary.write_text(text)
+        assert run("show", name, cwd=project).code == 0
+        assert run("list", "--local", cwd=project).code == 0
+
+
 @pytest.fixture
 def cloud(tmp_path, project):
     with Cloud(project, storage=tmp_path / "buckets") as emulator:
@@ -180,8 +213,9 @@ def test_files_of_a_job_are_downloaded_resumed_and_verified(run, cloud, project,
     done = run("fetch", *options, cwd=project)
     model = project / "fetched/digits-1/model/model.keras"
     assert model.read_bytes() == b"model" * 1000
-    assert done.out == "fetched/digits-1/model: 1 files, 5 kB new\n"
-    again = load_checked("fetch", run("fetch", "--json", *options, cwd=project).out)
+    assert done.out == "fetched/digits-1/model: 1 file, 5 kB new\n"
+    # The endpoint is that of the job's record.
+    again = load_checked("fetch", run("fetch", "--json", "digits-1", cwd=project).out)
     assert (again["files"], again["new_bytes"]) == (1, 0)
 
     run("fetch", "--part", "all", "--output", "whole", *options, cwd=project)
@@ -218,7 +252,7 @@ def test_a_local_run_is_copied(run, project, train):
     name = train(0.5)
     done = run("fetch", name, "--output", "copy", cwd=project)
     assert (project / "copy/model.keras").read_bytes() == b"model" * 1000
-    assert done.out == "copy: 1 files, 5 kB new\n"
+    assert done.out == "copy: 1 file, 5 kB new\n"
 
 
 @pytest.mark.slow
@@ -271,6 +305,6 @@ def write_scalar(folder: Path, value: float) -> None:
 
 
 def test_a_job_at_the_emulator_has_no_tensorboard(run, cloud, project, job):
-    done = run("tensorboard", "digits-1", *cloud.options(), cwd=project)
+    done = run("tensorboard", "digits-1", cwd=project)
     assert done.code == 1
     assert "TensorBoard reads gs:// from Google only" in done.err
