@@ -30,7 +30,7 @@ ALLOWED = {
     "checks": {*SHARED, "job", "ui", "render", "google", "image"},
     "submit": {*SHARED, "job", "ui", "render", "google", "image", "checks", "redaction"},
     "tune": {*SHARED, "job", "ui", "local"},
-    "runs": {*SHARED, "job", "ui", "google", "local", "redaction"},
+    "runs": {*SHARED, "job", "ui", "google", "local", "checks", "redaction"},
     "scaffold": {*SHARED, "job"},
     "upgrade": {*SHARED, "job", "scaffold"},
 }

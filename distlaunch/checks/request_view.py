@@ -104,15 +104,21 @@ class JobRequest:
 def job_request(order: LaunchRequest) -> JobRequest:
     """Return a view of the request that launches a job."""
     job = order.job
-    body = order.request("check", image=None)
-    collection = vertex.collection(job)
+    body = {"displayName": job.name} | order.request("check", image=None)
+    return view_request(body, vertex.collection(job), job.project or "", job.region or "")
+
+
+def view_request(
+    body: Mapping[str, Any], collection: vertex.Collection, project: str, region: str
+) -> JobRequest:
+    """Return a view of a request, or of a job as Google returns it."""
     spec = body.get(vertex.SPECS[collection], {})
     scheduling = spec.get("scheduling", {})
     is_tuned = collection == "hyperparameterTuningJobs"
     return JobRequest(
-        name=body.get("displayName", job.name),
-        project=job.project or "",
-        region=job.region or "",
+        name=body.get("displayName", ""),
+        project=project,
+        region=region,
         pools=tuple(pools_of(spec.get("workerPoolSpecs", []))),
         strategy=fields.strategy(scheduling),
         timeout=fields.seconds(scheduling, "timeout") or WEEK,

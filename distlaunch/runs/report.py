@@ -26,6 +26,7 @@ _NOT_COMPARED = (
     "command",
     "job_dir",
     "bytes",
+    "cost",
     "error",
     "summary",
 )
@@ -45,6 +46,7 @@ def whole(view: RunView) -> str:
         ("tasks", view.tasks),
         *((state.lower(), clock_time(time)) for state, time in view.timeline),
         ("took", duration(view.seconds) if view.seconds is not None else ""),
+        ("cost", _cost(view.cost)),
         ("command", view.command),
         ("program", " ".join(view.configuration.get("program", []))),
         ("image", view.image or ""),
@@ -143,6 +145,18 @@ def _text(value: object) -> str:
     if value is None:
         return _ABSENT
     return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def _cost(cost: Mapping[str, Any] | None) -> str:
+    if cost is None:
+        return ""
+    about = "about " if cost["is_estimate"] else ""
+    sources = ", ".join(cost["sources"])
+    currency = cost["currency"]
+    return (
+        f"{about}{cost['amount']:.2f} {currency} so far at {cost['an_hour']:.3g} {currency} an hour"
+        f" ({sources})"
+    )
 
 
 def _commit(code: Mapping[str, Any]) -> str:

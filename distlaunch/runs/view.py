@@ -37,6 +37,7 @@ class RunView:
     command: str = ""
     image: str | None = None
     error: str | None = None
+    cost: Mapping[str, Any] | None = None  # of a job so far
     timeline: tuple[tuple[str, str], ...] = ()  # states and when they began
     configuration: Mapping[str, Any] = field(default_factory=dict)
     code: Mapping[str, Any] = field(default_factory=dict)  # commit and hashes
@@ -112,6 +113,7 @@ def view_run(folder: Path) -> RunView | None:
 
 def view_job(located: LocatedJob) -> RunView:
     """Return a job in the cloud, with the ``summary.json`` of its folder."""
+    from distlaunch.checks.price import cost_so_far
     from distlaunch.google import report
 
     job, record = located.job, located.record
@@ -130,6 +132,7 @@ def view_job(located: LocatedJob) -> RunView:
         job_dir=status["job_dir"],
         image=next((pool["image"] for pool in pools), None),
         error=status["error"],
+        cost=cost_so_far(job, located.jobs.project, Path.cwd()),
         timeline=tuple((state, status[key]) for key, state in times if status[key]),
         configuration={
             "program": _program(spec),

@@ -1,8 +1,9 @@
-"""The price of a job: from the user's price file, from Google's price list, or unknown."""
+"""The price of a job: from the user's price file, from Google's or the bundled list, or unknown."""
 
 from distlaunch.checks.price.alternatives import MachineOption, compare_machines, format_options
 from distlaunch.checks.price.book import FILE_NAME, PriceBook, load_prices
 from distlaunch.checks.price.costs import Cost, estimate_cost
+from distlaunch.checks.price.spent import cost_so_far
 
 __all__ = [
     "FILE_NAME",
@@ -10,6 +11,7 @@ __all__ = [
     "MachineOption",
     "PriceBook",
     "compare_machines",
+    "cost_so_far",
     "estimate_cost",
     "format_options",
     "load_prices",

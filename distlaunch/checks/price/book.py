@@ -1,4 +1,4 @@
-"""The prices of a region: the user's, from ``distlaunch.prices.yaml``, and Google's."""
+"""The prices of a region: the user's, from ``distlaunch.prices.yaml``, Google's, or list prices."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
 from pydantic import BaseModel, RootModel
 
 from distlaunch.checks.price.catalog import Rates, fetch_rates
+from distlaunch.checks.price.list_prices import ListPrices, load_list_prices
 from distlaunch.errors import GoogleError
 from distlaunch.job.model import Strategy
 from distlaunch.job.schema import RegionName, one_of, text
@@ -17,6 +18,7 @@ from distlaunch.job.yaml_document import display_path, job_file_error, read_docu
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import date
     from pathlib import Path
 
     from distlaunch.checks.request_view import JobRequest
@@ -31,6 +33,8 @@ class UnitPrice(NamedTuple):
 
     amount: Decimal
     source: str
+    is_estimate: bool = False
+    has_accelerators: bool = False  # it is of a machine with its accelerators
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +48,34 @@ class PriceBook:
     own_name: str = FILE_NAME
     rates: Rates | None = None  # Google's; None if unknown
     why_no_rates: str = ""
+    listed: ListPrices | None = None  # in place of Google's
+
+    @property
+    def source(self) -> str | None:
+        """The source of the prices that are not the user's."""
+        source = self.rates or self.listed
+        return source.source if source else None
+
+    @property
+    def date(self) -> date | None:
+        """The day of the prices that are not the user's."""
+        source = self.rates or self.listed
+        return source.date if source else None
+
+    @property
+    def why_unknown(self) -> str:
+        """The reason why an item has no price."""
+        if self.listed:
+            return f"{self.why_no_rates}, and it is not in the {self.listed.source}"
+        return self.why_no_rates or f"Google's price list has no single price in {self.region}"
 
     def price(self, name: str, items: Mapping[str, float] | None) -> UnitPrice | None:
         """Return the user's price of a name, else Google's of its items, None if unknown."""
         if name in self.own:
             return UnitPrice(self.own[name], self.own_name)
+        if self.listed and (amount := self.listed.price(name, self.region, self.strategy)):
+            has_accelerators = self.listed.has_accelerators(name)
+            return UnitPrice(amount, self.listed.source, True, has_accelerators)
         if self.rates is None or items is None or not items.keys() <= self.rates.hourly.keys():
             return None
         amounts = (self.rates.hourly[item] * Decimal(str(count)) for item, count in items.items())
@@ -60,6 +87,7 @@ def load_prices(
 ) -> PriceBook:
     """Return the prices for a job: those of a user's file, and Google's with a session.
 
+    Where Google's price list is not read, the bundled list prices in USD are used.
     DistlaunchError is raised if that file is invalid, with line and column.
     """
     own = read_price_file(file) if file else PriceFile()
@@ -75,7 +103,9 @@ def load_prices(
             why = f"Google's price list cannot be read: {problem}"
     own_prices = own.regions.get(request.region, {}).get(request.strategy, {})
     name = display_path(file) if file else FILE_NAME
-    return PriceBook(request.region, request.strategy, own.currency, own_prices, name, rates, why)
+    listed = load_list_prices() if rates is None and own.currency == "USD" else None
+    strategy = request.strategy
+    return PriceBook(request.region, strategy, own.currency, own_prices, name, rates, why, listed)
 
 
 _Currency = Annotated[str, text("a currency such as USD", "[A-Z]{3}")]

@@ -40,6 +40,7 @@ class PoolCost:
     unknown: tuple[str, ...]
     sources: tuple[str, ...]
     has_disks: bool
+    is_estimate: bool
 
     def describe(self) -> str:
         """Return role and price, such as ``workers 3 x 1.12``."""
@@ -64,14 +65,15 @@ class Cost:
     known_an_hour: Decimal | None
     known_up_to_timeout: Decimal | None
     unknown: tuple[str, ...]  # the machine types and accelerators without a price
-    why: str | None  # there is none
+    why: str | None  # there is none, or an estimate
     strategy: str
     timeout: int
     trials: int
     trials_at_once: int
     pools: tuple[PoolCost, ...]
     sources: tuple[str, ...]
-    date: dt.date | None  # of Google's price list, None if it is not a source
+    date: dt.date | None  # of Google's price list or the list prices, None without either
+    is_estimate: bool  # from the bundled list prices
     included: tuple[str, ...]
     not_included: tuple[str, ...]
 
@@ -86,7 +88,7 @@ class Cost:
         """Return it for a person, in two to four lines."""
         lines: list[str] = []
         if self.known_an_hour is not None and self.known_up_to_timeout is not None:
-            bound = "at least " if self.unknown else ""
+            bound = "at least " if self.unknown else "about " if self.is_estimate else ""
             an_hour = format_money(self.known_an_hour, self.currency)
             in_all = format_money(self.known_up_to_timeout, self.currency)
             until = f"up to its timeout of {duration(self.timeout)}"
@@ -94,9 +96,11 @@ class Cost:
                 until = f"for {self.trials} trials of up to {duration(self.timeout)}"
             included = f"including {', '.join(self.included)}, " if self.included else ""
             included = f"{included}not including {', '.join(self.not_included)}"
+            source = "estimate" if self.is_estimate else "prices"
+            reason = f"{self.strategy}; {self.why}" if self.is_estimate else self.strategy
             lines += (
                 f"{bound}{an_hour} an hour{self._trials_and_pools()}; {bound}{in_all} {until}",
-                f"prices from {', '.join(self.sources)} ({self.strategy}); {included}",
+                f"{source} from {', '.join(self.sources)} ({reason}); {included}",
             )
         if self.unknown:
             names = f" for {', '.join(self.unknown)}" if self.sources else ""
@@ -128,7 +132,7 @@ def estimate_cost(request: JobRequest, catalogue: Catalogue, prices: PriceBook) 
     in_all = of_trial * request.trials * request.timeout / _HOUR
     unknown = _unique(name for pool in pools for name in pool.unknown)
     sources = _unique(name for pool in pools for name in pool.sources)
-    why = prices.why_no_rates or f"Google's price list has no single price in {request.region}"
+    is_estimate = any(pool.is_estimate for pool in pools)
     has_disks = bool(pools) and all(pool.has_disks for pool in pools)
     return Cost(
         region=request.region,
@@ -138,14 +142,15 @@ def estimate_cost(request: JobRequest, catalogue: Catalogue, prices: PriceBook) 
         known_an_hour=an_hour if sources else None,
         known_up_to_timeout=in_all if sources else None,
         unknown=unknown,
-        why=why if unknown else None,
+        why=prices.why_unknown if unknown else prices.why_no_rates if is_estimate else None,
         strategy=request.strategy,
         timeout=request.timeout,
         trials=request.trials,
         trials_at_once=at_once,
         pools=pools,
         sources=sources,
-        date=prices.rates.date if prices.rates and prices.rates.source in sources else None,
+        date=prices.date if prices.source in sources else None,
+        is_estimate=is_estimate,
         included=(_BOOT_DISKS,) if has_disks else (),
         not_included=_NEVER_INCLUDED if has_disks else (_BOOT_DISKS, *_NEVER_INCLUDED),
     )
@@ -156,10 +161,11 @@ def _pool_cost(pool: PoolRequest, kind: MachineType | None, prices: PriceBook) -
     strategy, accelerator = prices.strategy, pool.accelerator
     machine = prices.price(pool.machine, machine_items(kind, strategy) if kind else None)
     items: list[tuple[str, int, UnitPrice | None]] = [(pool.machine, machines, machine)]
-    if accelerator:
+    is_whole = machine is not None and machine.has_accelerators
+    if accelerator and not is_whole:
         price = prices.price(accelerator, accelerator_items(accelerator, strategy))
         items.append((accelerator, pool.replicas * pool.accelerator_count, price))
-    elif kind and kind.needs_accelerator:
+    elif kind and kind.needs_accelerator and not is_whole:
         items.append((next(iter(kind.accelerators)), machines, None))
     disk = None
     if machine and machine.source != prices.own_name:  # the user's price is of the whole machine
@@ -177,6 +183,7 @@ def _pool_cost(pool: PoolRequest, kind: MachineType | None, prices: PriceBook) -
         unknown=unknown,
         sources=_unique(price.source for _, _, price in items if price),
         has_disks=disk is not None,
+        is_estimate=any(price.is_estimate for _, _, price in items if price),
     )
 
 
