@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -54,6 +54,9 @@ class CheckOptions:
     prices: Path | None = None  # likewise
 
 
+_FIRST_LINE = "training begins with the line 'chief | strategy: …', after the image is pulled"
+
+
 def run_checks(
     order: LaunchRequest, options: CheckOptions, *, session: Session | None = None
 ) -> Report:
@@ -81,7 +84,8 @@ def run_checks(
         problems += trainer.run_one_step(order, bundled)
     runtime = image_runtime.describe_image(order) if vertex.needs_image(order.job) else None
     problems += message.result()
-    problems += machines.problems(request, catalogue, today)
+    for region in dict.fromkeys((request.region, *order.next_regions)):
+        problems += machines.problems(replace(request, region=region), catalogue, today)
     problems += limits.problems(request)
     problems += gpus.problems(order, request, runtime, today)
     problems += gpus.unequal(request, is_bundled=bundled is not None)
@@ -104,15 +108,19 @@ def run_checks(
         data=plan,
         cost=price.estimate_cost(request, catalogue, book),
         offers=offers,
+        first_line=_FIRST_LINE if bundled else "",
         is_emulated=order.is_for_emulator,
         changed_task=bundled.changed_task if bundled else "",
     )
 
 
-def skip_checks(order: LaunchRequest) -> Report:
-    """Return the plan alone, for ``--no-check``."""
+def skip_checks(order: LaunchRequest, prices: Path | None = None) -> Report:
+    """Return the plan with an estimated price, for ``--no-check``."""
     cluster, image = order.job.cluster.describe(), check_image(order).plan
-    return Report(job_request(order), cluster, image=image, is_checked=False)
+    request, file = job_request(order), prices or _existing(order.folder / price.FILE_NAME)
+    book = price.load_prices(request, session=None, file=file)
+    cost = price.estimate_cost(request, machine_catalogue.load(None), book)
+    return Report(request, cluster, image=image, is_checked=False, cost=cost)
 
 
 def _existing(path: Path) -> Path | None:

@@ -39,6 +39,7 @@ class Report:
     cost: Cost | None = None
     offers: tuple[MachineOption, ...] = ()
     is_checked: bool = True
+    first_line: str = ""  # of the training in the log
     is_emulated: bool = False  # project, bucket and quotas are not checked
     changed_task: str = ""  # the path of a task.py whose arguments are not checked
 
@@ -123,6 +124,7 @@ def format_plan(report: Report) -> str:
         *_labelled("args", (f"not checked: {task} {_CHANGED}",) if task else ()),
         *_labelled("image", _image_lines(report)),
         *_labelled("price", report.cost.lines() if report.cost else ()),
+        *_labelled("log", (report.first_line,) if report.first_line else ()),
         *_labelled("cloud", (_EMULATED,) if report.is_emulated else ()),
     ]
     return "\n".join([f"{request.name}: {report.cluster} {location}", *rows])

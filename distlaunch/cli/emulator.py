@@ -35,6 +35,8 @@ several, #* all; denied, disabled and quota affect all.
 \b
   slow-states:SECONDS   keep jobs QUEUED, and then PENDING, for so long (5)
   expire-jobs           end jobs EXPIRED in the queue
+  stockout:REGION       end jobs FAILED for want of machines; without REGION everywhere
+  no-start:REGION       keep jobs PENDING
   seed:N                seed of the random numbers (0)
 """
 

@@ -28,41 +28,59 @@ def follow_or_detach(
     console: Console,
     launched: Launched,
     launcher: Launcher,
-    jobs: Jobs,
     *,
     detach: bool,
     cancel_on_interrupt: bool,
     as_json: bool,
+    max_wait: float | None = None,
 ) -> int:
-    """Follow a launched job to its end, or exit, and return the exit code."""
-    record, job = launched
+    """Follow a launched job to its end, or exit, and return the exit code.
+
+    Where its region has no machines for it, or it has not started after `max_wait` seconds, it is
+    moved to the next region of the launch, if there is one.
+    """
     try:
-        url = show_submitted(console, launched)
-        submitted = {"job": record.launch_id, "name": record.resource, "console": url}
         if detach:
-            console.result(json.dumps(submitted) if as_json else record.launch_id)
+            submitted = show_submitted(console, launched)
+            if launched.next_regions:
+                console.log("a job that is not followed is not moved to another region", "warning")
+            name = launched.record.launch_id
+            console.result(json.dumps(submitted) if as_json else name)
             return 0
-        if as_json:
-            console.result(json.dumps({"event": "submitted", **submitted}))
-        with job_view(console, task_names(job), as_json=as_json) as view:
-            selection = LogSelection(hide_noise=True)
-            follower = _follower(jobs, job, selection, view, per_entry=as_json)
-            try:
-                return launches.follow_to_completion(record, jobs.session, follower, view)
-            except KeyboardInterrupt:
-                return _end_interrupted(record, jobs, follower, view, cancel=cancel_on_interrupt)
+        with job_view(console, task_names(launched.job), as_json=as_json) as view:
+            while True:
+                submitted = show_submitted(console, launched)
+                if as_json:
+                    console.result(json.dumps({"event": "submitted", **submitted}))
+                follower = _follower(
+                    launcher.jobs,
+                    launched.job,
+                    LogSelection(hide_noise=True),
+                    view,
+                    per_entry=as_json,
+                    max_wait=_wait_limit(launched, max_wait),
+                )
+                try:
+                    code = launches.follow_to_completion(launched, launcher, follower, view)
+                except KeyboardInterrupt:
+                    return _end_interrupted(
+                        launched.record, launcher.jobs, follower, view, cancel=cancel_on_interrupt
+                    )
+                if code is not None:
+                    return code
+                launched = launcher.move(launched)
     finally:
-        launcher.close(record)
+        launcher.close(launched.record)
 
 
-def show_submitted(console: Console, launched: Launched) -> str | None:
-    """Log a launched job's id and folder, and return the URL of its page in Google's console."""
-    record, job = launched
+def show_submitted(console: Console, launched: Launched) -> dict[str, str | None]:
+    """Log a launched job's id, folder and page in Google's console, and return them."""
+    record, job = launched.record, launched.job
     url = None if record.endpoint else console_url(job, record.project)
     console.log(f"submitted {record.launch_id}" + (f": {url}" if url else ""))
     if record.job_dir:
         console.log(f"job folder {record.job_dir}")
-    return url
+    return {"job": record.launch_id, "name": record.resource, "console": url}
 
 
 def job_view(console: Console, tasks: tuple[str, ...], *, as_json: bool) -> ProgressView:
@@ -91,6 +109,13 @@ def follow_log(
     return _exit_code(follower.job)
 
 
+def _wait_limit(launched: Launched, max_wait: float | None) -> float | None:
+    """Return the seconds after which a job that has not started is moved, None for no limit."""
+    if launched.record.is_moving:  # by a command that was killed
+        return 0.0
+    return max_wait if launched.next_regions else None
+
+
 def _follower(
     jobs: Jobs,
     job: Mapping[str, Any],
@@ -98,12 +123,14 @@ def _follower(
     view: ProgressView,
     *,
     per_entry: bool,
+    max_wait: float | None = None,
 ) -> JobFollower:
     return JobFollower(
         jobs,
         job,
         selection=selection,
         per_entry=per_entry,
+        max_wait=max_wait,
         intervals=EMULATOR if is_loopback(jobs.session.endpoint) else GOOGLE,
         sleep=view.wait,
     )
@@ -139,7 +166,7 @@ def _end_interrupted(
     try:
         view.handle(Notice("interrupted: cancelling the job (Ctrl-C again exits)"))
         jobs.cancel(str(record.resource))
-        launches.follow_to_completion(record, jobs.session, follower, view)
+        view.stream(follower)
     except KeyboardInterrupt:
         if not _show_final_state(follower.job, name, view):
             _warn(view, f"the cancellation is not confirmed; check 'distlaunch status {name}'")

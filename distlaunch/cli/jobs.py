@@ -192,7 +192,7 @@ def resubmit(
     launched = launcher.resubmit(
         located.job, overrides=overrides, program_args=program_args, is_new=is_new
     )
-    return follow_or_detach(console, launched, launcher, located.jobs, **follow)
+    return follow_or_detach(console, launched, launcher, **follow)
 
 
 def _json(value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from distlaunch.checks.report import Report
     from distlaunch.cli import Settings
     from distlaunch.google.client import Session
-    from distlaunch.google.jobs import Jobs
     from distlaunch.submit.launcher import Launched, Launcher
     from distlaunch.submit.plan import LaunchRequest, SubmitPlan
     from distlaunch.ui.console import Console
@@ -33,7 +31,7 @@ MAX_FILES = 50  # that a dry run lists
 def submit_options(command: Any) -> Any:
     """Give a command the options of `launch_job`."""
     for option in (
-        click.option("--yes", "-y", is_flag=True, help="Do not prompt on a terminal."),
+        click.option("--yes", "-y", is_flag=True, hidden=True, help="Has no effect."),
         click.option("--no-check", is_flag=True, help="Submit even if checks fail."),
         click.option(
             "--verbose", is_flag=True, help="With --dry-run: list all files of the image."
@@ -53,8 +51,9 @@ def submit_options(command: Any) -> Any:
 def command(settings: Settings, /, **values: Any) -> int:
     """Check, build, push and submit the job of distlaunch.yaml, and follow it to its end.
 
-    The arguments after -- are appended to the program's args. On a terminal, the price is shown and
-    confirmed. Ctrl-C exits; the job keeps running, and 'distlaunch logs --follow' reattaches.
+    The arguments after -- are appended to the program's args. The plan, with its price, is shown
+    and not confirmed. Ctrl-C exits; the job keeps running, and 'distlaunch logs --follow'
+    reattaches.
 
     \b
       distlaunch submit --dry-run
@@ -72,10 +71,10 @@ def command(settings: Settings, /, **values: Any) -> int:
         console,
         submitted.launched,
         submitted.launcher,
-        submitted.jobs,
         detach=options.detach,
         cancel_on_interrupt=options.cancel_on_interrupt,
         as_json=options.as_json,
+        max_wait=submitted.max_wait,
     )
 
 
@@ -84,8 +83,8 @@ class Submitted(NamedTuple):
 
     launched: Launched
     launcher: Launcher
-    jobs: Jobs
     report: Report
+    max_wait: int | None  # seconds until the job is moved to another region
 
 
 def launch_job(
@@ -117,9 +116,6 @@ def launch_job(
         return EXIT_ERROR
     if connection_error:
         raise connection_error
-    if session and not _is_confirmed(console, order, report, options):
-        console.log("not submitted")
-        return EXIT_ERROR
     plan = plan_submit(order, report.image if report.registry_contacted else None)
     if session is None:
         _show_dry_run(console, plan, verbose=options.verbose)
@@ -128,14 +124,14 @@ def launch_job(
     view = ProgressView(console, ["image"])
     launcher = Launcher(order.folder, jobs, view.handle, show_message=console.log)
     launched = launcher.launch(plan, console.progress, is_new=options.is_new)
-    return Submitted(launched, launcher, jobs, report)
+    return Submitted(launched, launcher, report, order.job.scheduling.max_wait)
 
 
 def _check(order: LaunchRequest, options: SimpleNamespace, session: Session | None) -> Report:
     from distlaunch.checks.preflight import CheckOptions, run_checks, skip_checks
 
     if options.no_check:
-        return skip_checks(order)
+        return skip_checks(order, options.prices)
     scope = CheckOptions(catalogue=options.catalogue, prices=options.prices)
     return run_checks(order, scope, session=session)
 
@@ -148,19 +144,6 @@ def _show_report(console: Console, report: Report) -> None:
     for problem in reversed(report.problems):
         console.log(f"{problem.line} [{problem.code}]", problem.severity)
     console.log(format_verdict(report))
-
-
-def _is_confirmed(
-    console: Console, order: LaunchRequest, report: Report, options: SimpleNamespace
-) -> bool:
-    """Prompt with the price on a terminal; an emulator costs nothing."""
-    is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
-    if options.yes or order.is_for_emulator or not is_terminal:
-        return True
-    console.drain()
-    price = report.cost.lines()[0] if report.cost else "price unknown"
-    text = f"submit {order.job.name} to project {order.job.project} ({price})?"
-    return click.confirm(text, default=False, err=True)
 
 
 def _show_dry_run(console: Console, plan: SubmitPlan, *, verbose: bool) -> None:

@@ -111,7 +111,7 @@ def _submit(console: Console, values: SimpleNamespace) -> int:
         train = ["distlaunch", "submit", *set_options, "--", *values.program_args]
         return _follow(
             console,
-            submitted.jobs,
+            submitted.launcher.jobs,
             submitted.launched.job,
             train,
             values,

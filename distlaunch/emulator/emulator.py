@@ -52,7 +52,12 @@ class Emulator:
             self.storage = self._create_storage(stack)
             store, logs = Store(), LogStore()
             backend = self._create_backend(self.storage)
-            timings = Timings(self.faults.slow_states, expires=self.faults.expires)
+            timings = Timings(
+                self.faults.slow_states,
+                expires=self.faults.expires,
+                stockouts=self.faults.stockouts,
+                stalls=self.faults.stalls,
+            )
             runner = JobRunner(store, backend, logs, timings)
             stack.callback(runner.close)
             buckets = BucketService(self.storage, self.region)

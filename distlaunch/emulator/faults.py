@@ -20,6 +20,8 @@ _FAULTS = (
 )
 _USUAL_STATES = 0.1
 _SETTINGS = {"slow-states": 5.0, "seed": 0.0, "expire-jobs": 1.0}
+_REGIONAL = ("stockout", "no-start")
+_REGION = re.compile(r"[a-z]+(-[a-z]+)+[0-9]+", re.ASCII)
 _SETTING = re.compile(r"[a-z-]+(:(?P<value>\d{1,9}(\.\d+)?))?", re.ASCII)
 _FAULT = re.compile(
     r"[a-z0-9]+(:(?P<share>0(\.\d+)?|1(\.0+)?))?"
@@ -56,6 +58,11 @@ class Faults:
 
     def __init__(self, text: str = "") -> None:
         parts = [part.strip() for part in text.split(",") if part.strip()]
+        places = [_read_region(part) for part in parts if _name(part) in _REGIONAL]
+        # Regions whose jobs end FAILED for want of machines, and where they stay PENDING; '' is all
+        self.stockouts = frozenset(region for name, region in places if name == "stockout")
+        self.stalls = frozenset(region for name, region in places if name == "no-start")
+        parts = [part for part in parts if _name(part) not in _REGIONAL]
         settings = dict(_read_setting(part) for part in parts if _name(part) in _SETTINGS)
         # Seconds for which a job is QUEUED, and then PENDING.
         self.slow_states = settings.get("slow-states", _USUAL_STATES)
@@ -91,10 +98,18 @@ def _read_setting(part: str) -> tuple[str, float]:
     return name, float(match["value"] or _SETTINGS[name])
 
 
+def _read_region(part: str) -> tuple[str, str]:
+    name, _, region = part.partition(":")
+    if region and not _REGION.fullmatch(region):
+        raise _problem(part, "expected NAME or NAME:REGION")
+    return name, region
+
+
 def _read_fault(part: str, seed: str) -> CallFault:
     name, match = _name(part), _FAULT.fullmatch(part)
     if name not in _FAULTS:
-        raise _problem(part, f"no such fault{did_you_mean(name, (*_FAULTS, *_SETTINGS))}")
+        hint = did_you_mean(name, (*_FAULTS, *_SETTINGS, *_REGIONAL))
+        raise _problem(part, f"no such fault{hint}")
     if match is None:
         raise _problem(part, "expected NAME[:SHARE][@CALL[#N]]")
     is_endless = match["all"] or match["share"] or name in _ALWAYS

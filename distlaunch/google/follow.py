@@ -51,7 +51,8 @@ class JobFollower:
 
     The attribute `job` is the latest resource. `per_entry` makes each log entry an event of its
     own; `sleep` may be `ProgressView.wait`, which serves a slow reader in the meantime. Without
-    `has_logs` there are only states.
+    `has_logs` there are only states. A job that has not started `max_wait` seconds after the first
+    look at it is no longer followed, and `is_stalled` is set.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class JobFollower:
         selection: LogSelection | None = None,
         per_entry: bool = False,
         has_logs: bool = True,
+        max_wait: float | None = None,
         intervals: PollIntervals = GOOGLE,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -92,6 +94,8 @@ class JobFollower:
         self._newest_line = clock()
         self._is_old = _ended_long_ago(job, now())
         self._is_emulator_gone = False
+        self._wait_end = None if max_wait is None else clock() + max_wait
+        self.is_stalled = False
 
     def __iter__(self) -> Iterator[Event]:
         """Yield events until the job has ended and its last lines and error have arrived.
@@ -105,6 +109,11 @@ class JobFollower:
                 yield from self._missing_parts()
                 return
             now = self._clock()
+            if self._wait_end is not None and now >= self._wait_end:
+                self.is_stalled = google_jobs.state(self.job).is_before_running
+                self._wait_end = None
+                if self.is_stalled:
+                    return
             if now >= self._state_polls.due:
                 self._poll_state()
             elif self._has_logs and now >= self._log_polls.due:

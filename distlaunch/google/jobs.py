@@ -33,6 +33,12 @@ _NAME = re.compile(
 )
 _EXPECTED_NAME = "expected projects/P/locations/R/customJobs/NUMBER"
 _PAGE = 100
+_STOCKOUTS = (
+    "resources are insufficient in region",
+    "does not have enough resources available",
+    "resource_pool_exhausted",
+    "instance is currently unavailable in the",
+)
 _LOOKUP_DELAYS = (0.0, 1.0, 3.0)  # seconds before each look-up of a job, as lists may be behind
 
 
@@ -263,6 +269,19 @@ def state(job: Mapping[str, Any]) -> JobState:
 def has_ended(job: Mapping[str, Any]) -> bool:
     """Whether a job has ended, with success or without."""
     return state(job).is_terminal
+
+
+def is_stockout(job: Mapping[str, Any]) -> bool:
+    """Whether a job has ended because its region has no machines for it.
+
+    Such a job never started. Quotas have other messages
+    (https://docs.cloud.google.com/compute/docs/resource-error).
+    """
+    if "startTime" in job:
+        return False
+    message = error_message(job).lower()
+    is_short = any(text in message for text in _STOCKOUTS)
+    return state(job) is JobState.EXPIRED or (state(job) is JobState.FAILED and is_short)
 
 
 def error_message(job: Mapping[str, Any]) -> str:

@@ -197,6 +197,13 @@ class Scheduling:
     strategy: Strategy = "STANDARD"
     timeout: int | None = None
     max_wait: int | None = None
+    regions: tuple[str, ...] = ()  # where `submit` may move the job if there are no machines
+    on_stockout: Literal["next-region", "fail"] = "next-region"
+
+    def regions_after(self, region: str) -> tuple[str, ...]:
+        """Return the regions to try after one, in their order."""
+        others = tuple(name for name in dict.fromkeys(self.regions) if name != region)
+        return others if self.on_stockout == "next-region" else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -302,6 +302,8 @@ class SchedulingSection(Section):
     strategy: Annotated[str, one_of("STANDARD", "SPOT", "FLEX_START")] = "STANDARD"
     timeout: Duration | None = None
     max_wait: Duration | None = None
+    regions: tuple[RegionName, ...] = ()
+    on_stockout: Annotated[str, one_of("next-region", "fail")] = "next-region"
 
 
 def _parameter(**values: Any) -> RangeParameter | ChoiceParameter:

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from distlaunch import __version__, timestamps
 from distlaunch.errors import CreateRefused, GoogleError
 from distlaunch.exit_codes import EXIT_JOB_FAILED
-from distlaunch.google.jobs import LAUNCH_LABEL, JobState, has_ended, parse_name, state
+from distlaunch.google.jobs import (
+    LAUNCH_LABEL,
+    Jobs,
+    JobState,
+    has_ended,
+    is_stockout,
+    parse_name,
+    state,
+)
 from distlaunch.redaction import redact
 from distlaunch.source_version import commit_of
 from distlaunch.submit.plan import fingerprint
@@ -35,7 +43,6 @@ if TYPE_CHECKING:
 
     from distlaunch.google.client import Session
     from distlaunch.google.follow import JobFollower
-    from distlaunch.google.jobs import Jobs
     from distlaunch.submit.plan import SubmitPlan
     from distlaunch.ui.events import Event, Level, ShowMessage
     from distlaunch.ui.progress_view import ProgressView
@@ -46,10 +53,17 @@ class Launched(NamedTuple):
 
     record: Record
     job: Mapping[str, Any]
+    request: Callable[[str], dict[str, Any]]  # launch id → the body of the call
+    next_regions: tuple[str, ...] = ()  # to which it may be moved
 
 
 class Launcher:
-    """Launches jobs from a project's folder, each once; `jobs` has their project and region.
+    """Launches jobs from a project's folder, each once.
+
+    Attributes
+    ----------
+    jobs : Jobs
+        Those of the project, and of the region of the last launch.
 
     `show_message` prints a warning for each file that is not a valid record.
     """
@@ -64,7 +78,7 @@ class Launcher:
     ) -> None:
         self._folder = folder
         self._records = Records(folder, show_message)
-        self._jobs = jobs
+        self.jobs = jobs
         self._on_event = on_event
 
     def launch(
@@ -84,6 +98,7 @@ class Launcher:
             content=launch.fingerprint(image),
             image=image or launch.job.image.uri,
             is_new=is_new,
+            regions=(self.jobs.region, *launch.next_regions),
         )
 
     def resubmit(
@@ -121,6 +136,42 @@ class Launcher:
             is_new=is_new,
         )
 
+    def cancel_to_move(self, launched: Launched) -> bool:
+        """Cancel a job that is to be moved to the next region, unless it has started by now.
+
+        The record has the intention, in case this command is killed before the job has ended.
+        """
+        name = str(launched.record.resource)
+        if not state(self.jobs.get(name)).is_before_running:
+            return False
+        self._records.write(replace(launched.record, is_moving=True))
+        self._show(f"the job has not started in {launched.record.region}: cancelling it")
+        self.jobs.cancel(name)
+        return True
+
+    def move(self, launched: Launched) -> Launched:
+        """Submit a launch again in its next region; its job in the last one must have ended."""
+        last, (region, *others) = launched.record, launched.next_regions
+        with self._records.lock():
+            self.jobs = Jobs(self.jobs.session, self.jobs.project, region)
+            launch_id = new_launch_id(last.name)
+            body = launched.request(launch_id)
+            record = replace(
+                last,
+                launch_id=launch_id,
+                region=region,
+                request=redact(body),
+                job_dir=output_directory(body),
+                resource=None,
+                is_moving=False,
+                time=timestamps.format(time.time()),
+            )
+            moved = self._create(
+                launched._replace(record=record, next_regions=tuple(others)), body, may_exist=False
+            )
+            self.close(last)
+            return moved
+
     def close(self, record: Record) -> None:
         """Note that the command that launched a job has ended in order."""
         self._records.write(replace(record, is_open=False))
@@ -131,35 +182,44 @@ class Launcher:
         *,
         launch_id: str,
         is_new: bool,
+        regions: tuple[str, ...] = (),
         **values: Any,
     ) -> Launched:
         """Create a job of this content, or resume an interrupted launch of it.
 
-        `request` makes the body of the call from a launch id; `values` are fields of the record.
+        `request` makes the body of the call from a launch id, `regions` are all that may be tried;
+        `values` are fields of the record.
         """
+        first = self.jobs
         with self._records.lock():
             unfinished = None if is_new else self._records.find_unfinished(values["content"])
             if unfinished:
-                resumed = self._resume(unfinished, request(unfinished.launch_id))
+                region = unfinished.region
+                self.jobs = Jobs(first.session, first.project, region)
+                rest = regions[regions.index(region) + 1 :] if region in regions else ()
+                resumed = self._resume(Launched(unfinished, {}, request, rest))
                 if resumed:
                     return resumed
+                self.jobs = first
             body = request(launch_id)
             record = Record(
                 **values,
                 launch_id=launch_id,
-                project=self._jobs.project,
-                region=self._jobs.region,
+                project=self.jobs.project,
+                region=self.jobs.region,
                 request=redact(body),
                 job_dir=output_directory(body),
-                endpoint=self._jobs.session.endpoint,
+                endpoint=self.jobs.session.endpoint,
                 commit=commit_of(self._folder),
                 versions={"distlaunch": __version__, "python": platform.python_version()},
                 time=timestamps.format(time.time()),
             )
-            return self._create(record, body, may_exist=False)
+            launched = Launched(record, {}, request, regions[1:])
+            return self._create(launched, body, may_exist=False)
 
-    def _resume(self, record: Record, body: Mapping[str, Any]) -> Launched | None:
+    def _resume(self, launched: Launched) -> Launched | None:
         """Resume an interrupted launch; close its record if its job has ended or is gone."""
+        record = launched.record
         job = self._find_job(record)
         is_gone = job is None and record.resource is not None
         if is_gone or (job and has_ended(job)):
@@ -172,24 +232,26 @@ class Launcher:
             return None
         self._show(f"resuming interrupted launch {record.launch_id} (--new starts a new one)")
         if job is None:
-            return self._create(record, body, may_exist=True)
-        return self._note_job(record, job)
+            body = launched.request(record.launch_id)
+            return self._create(launched, body, may_exist=True)
+        return self._note_job(launched, job)
 
     def _find_job(self, record: Record) -> dict[str, Any] | None:
         """Return a launch's job, None if Google has none or none is listed yet."""
         if record.resource is None:
-            return self._jobs.find(record.collection, record.launch_id)
+            return self.jobs.find(record.collection, record.launch_id)
         try:
-            return self._jobs.get(record.resource)
+            return self.jobs.get(record.resource)
         except GoogleError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
             return None
 
-    def _create(self, record: Record, body: Mapping[str, Any], *, may_exist: bool) -> Launched:
+    def _create(self, launched: Launched, body: Mapping[str, Any], *, may_exist: bool) -> Launched:
+        record = launched.record
         self._records.write(record)
         try:
-            created = self._jobs.create(record.collection, body, may_exist=may_exist)
+            created = self.jobs.create(record.collection, body, may_exist=may_exist)
         except KeyboardInterrupt:
             self._show(
                 "interrupted while creating the job, which may exist; run the same command again "
@@ -208,25 +270,37 @@ class Launcher:
                 f"'distlaunch cancel {name}'",
                 "warning",
             )
-        return self._note_job(record, created.job)
+        return self._note_job(launched, created.job)
 
-    def _note_job(self, record: Record, job: Mapping[str, Any]) -> Launched:
-        record = replace(record, resource=job["name"])
+    def _note_job(self, launched: Launched, job: Mapping[str, Any]) -> Launched:
+        record = replace(launched.record, resource=job["name"])
         self._records.write(record)
-        return Launched(record, job)
+        return launched._replace(record=record, job=job)
 
     def _show(self, text: str, level: Level = "info") -> None:
         self._on_event(Notice(text, level))
 
 
 def follow_to_completion(
-    record: Record, session: Session, follower: JobFollower, view: ProgressView
-) -> int:
-    """Show a job's events until it has ended, and return the exit code."""
+    launched: Launched, launcher: Launcher, follower: JobFollower, view: ProgressView
+) -> int | None:
+    """Show a job's events until it has ended, and return the exit code.
+
+    None means that it ended without having started, and is to be moved to the next region.
+    """
     view.stream(follower)
+    record, is_moving = launched.record, launched.record.is_moving
+    if follower.is_stalled:
+        is_moving = launcher.cancel_to_move(launched)
+        view.stream(follower)
+    has_stopped = is_moving and state(follower.job) is JobState.CANCELLED
+    if launched.next_regions and (has_stopped or is_stockout(follower.job)):
+        text = f"no machines in {record.region}; moving the job to {launched.next_regions[0]}"
+        view.handle(Notice(text, "warning"))
+        return None
     if state(follower.job) is not JobState.SUCCEEDED:
         return EXIT_JOB_FAILED
-    summary = _read_summary(session, record, view)
+    summary = _read_summary(launcher.jobs.session, record, view)
     if summary:
         view.summarise(summary)
     elif record.job_dir:

@@ -70,7 +70,14 @@ class LaunchRequest:
         job = self.job
         job_dir = self.requested_job_dir or job.bucket
         body = vertex.build_request(job, image=image, labels={}, job_dir=job_dir)
-        return fingerprint([body, job.project, job.region, self.endpoint])
+        regions = [job.region, *self.next_regions]
+        place = regions if self.next_regions else job.region
+        return fingerprint([body, job.project, place, self.endpoint])
+
+    @property
+    def next_regions(self) -> tuple[str, ...]:
+        """The regions to which the job may be moved."""
+        return self.job.scheduling.regions_after(self.job.region or "")
 
 
 @dataclass(frozen=True, slots=True)

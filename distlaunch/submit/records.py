@@ -43,6 +43,7 @@ class Record:
     endpoint: str | None = None  # the URL that replaces Google's
     resource: str | None = None  # the job's resource name, once it is known
     is_open: bool = True  # the command that launched it has not ended in order
+    is_moving: bool = False  # the command cancels the job to move it to another region
     commit: str | None = None  # of the project's folder
     versions: Mapping[str, str] = field(default_factory=dict)
     time: str = ""  # UTC, such as 2026-11-21T16:55:00.123456Z

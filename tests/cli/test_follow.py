@@ -9,6 +9,7 @@ import pytest
 from distlaunch.cli.follow import follow_or_detach
 from distlaunch.submit import launcher
 from distlaunch.ui.console import Console
+from distlaunch.ui.progress_view import ProgressView
 
 from .cloud import new_record
 
@@ -31,7 +32,7 @@ def test_ctrl_c_in_each_state(states, cancel, end, monkeypatch, capfd):
     exit_code, message = end
     left = list(states)
 
-    def interrupt(record, session, follower, view):
+    def interrupt(_, follower):
         follower.job = JOB | {"state": f"JOB_STATE_{left.pop(0)}"}
         raise KeyboardInterrupt
 
@@ -39,12 +40,11 @@ def test_ctrl_c_in_each_state(states, cancel, end, monkeypatch, capfd):
     jobs = SimpleNamespace(
         session=SimpleNamespace(endpoint=None), project="p", cancel=cancelled.append
     )
-    monkeypatch.setattr(launcher, "follow_to_completion", interrupt)
+    monkeypatch.setattr(ProgressView, "stream", interrupt)
     code = follow_or_detach(
         Console(),
-        launcher.Launched(new_record(resource=JOB["name"]), JOB),
-        SimpleNamespace(close=lambda _: None),
-        jobs,
+        launcher.Launched(new_record(resource=JOB["name"]), JOB, {}.get),
+        SimpleNamespace(close=lambda _: None, jobs=jobs),
         detach=False,
         cancel_on_interrupt=cancel,
         as_json=False,

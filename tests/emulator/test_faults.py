@@ -52,6 +52,8 @@ def test_settings():
     assert (faults.slow_states, faults.expires) == (2.5, True)
     assert Faults("slow-states").slow_states == 5.0
     assert not Faults().expires
+    faults = Faults("stockout:us-east4,no-start,stockout:us-west1")
+    assert (faults.stockouts, faults.stalls) == ({"us-east4", "us-west1"}, {""})
 
 
 @pytest.mark.parametrize(
@@ -63,6 +65,7 @@ def test_settings():
         ("503#0", "expected NAME[:SHARE][@CALL[#N]]"),
         ("slow-states:-1", "expected NAME or NAME:NUMBER"),
         ("slow-states@get", "expected NAME or NAME:NUMBER"),
+        ("stockout:mars", "expected NAME or NAME:REGION"),
     ],
 )
 def test_what_is_not_a_fault_is_refused(spec, message):

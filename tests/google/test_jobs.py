@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from distlaunch.errors import CreateRefused, DistlaunchError, GoogleError, RetryableError
 from distlaunch.google import jobs as google_jobs
 from distlaunch.google.client import connect
-from distlaunch.google.jobs import Jobs
+from distlaunch.google.jobs import Jobs, is_stockout
 
 from .servers import HALF, RESET, Clock, Reply, Server, refused
 
@@ -250,3 +250,25 @@ def test_state_error_and_page_of_a_job():
         "?project=my-project"
     )
     assert google_jobs.state({}) == "UNSPECIFIED"
+
+
+STOCKOUT = "Resources are insufficient in region: us-central1. Please try a different region."
+QUOTA = "The following quota metrics exceed quota limits: custom_model_training_cpus"
+
+
+@pytest.mark.parametrize(
+    ("state", "message", "more", "expected"),
+    [
+        ("FAILED", STOCKOUT, {}, True),
+        ("FAILED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", {}, True),
+        ("EXPIRED", "", {}, True),
+        ("FAILED", STOCKOUT, {"startTime": "2026-11-23T10:00:00Z"}, False),
+        ("FAILED", QUOTA, {}, False),
+        ("FAILED", "The replica workerpool0-0 exited with a non-zero status of 1.", {}, False),
+        ("CANCELLED", STOCKOUT, {}, False),
+        ("PENDING", "", {}, False),
+    ],
+)
+def test_only_a_job_that_never_had_machines_is_a_stockout(state, message, more, expected):
+    job = {"state": f"JOB_STATE_{state}", "error": {"message": message}, **more}
+    assert is_stockout(job) is expected

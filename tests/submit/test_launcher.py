@@ -26,7 +26,7 @@ TRAINER = "import sys, time; time.sleep(float(sys.argv[-1])); print('trained')\n
 # Without the checks, which would take a fault or a moment that is meant for a launch.
 SUBMIT = ("submit", "--image=localhost:5000/digits:1", "--no-check")
 LONG = ("--detach", "--", "600")  # a job that has not ended by the next command
-MOMENTS = 10  # eight until the record names the job, and some after that
+MOMENTS = 7  # until the record names the job
 KILLED = Path(__file__).with_name("killed.py")
 
 # What may pass when it is retried; a retry follows each but the last.

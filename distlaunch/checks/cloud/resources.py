@@ -80,13 +80,22 @@ def bucket(context: CloudContext, name: str) -> Resource:
     def check(response: Mapping[str, Any]) -> Iterator[Problem]:
         location = str(response.get("location", "")).lower()
         kind = response.get("locationType", "region")
-        if kind != "region":
+        others = [name for name in context.launch.next_regions if name != location]
+        if kind != "region" and not others:
             message = f"it is a {kind} bucket ({location}); a bucket in the job's region is faster"
             yield warning("bucket-not-regional", url, message, use_regional)
-        elif region and location and location != region:
+        elif kind == "region" and region and location and location != region:
             message = f"it is in {location}, and the job runs in {region}"
             remedy = f"{use_regional}, or add --region {location}"
             yield error("bucket-elsewhere", url, message, remedy)
+        elif kind == "region" and others:
+            message = (
+                f"it is in {location}; a job in {join_names(others, 'or')} (scheduling.regions) "
+                "reads and writes across regions, which is slower and billed, or is refused"
+            )
+            several = f"gcloud storage buckets create {url}-several --location={mainland(region)}"
+            remedy = f"run '{several}' and set bucket: {url}-several"
+            yield warning("bucket-not-in-regions", url, message, remedy)
 
     verbs = ("create", "delete", "get", "list")
     return Resource(

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from distlaunch.emulator.store import Store
 
 # google.rpc.Code
-_CANCELLED, _INVALID_ARGUMENT, _DEADLINE_EXCEEDED, _INTERNAL = 1, 3, 4, 13
+_CANCELLED, _INVALID_ARGUMENT, _DEADLINE_EXCEEDED = 1, 3, 4
+_RESOURCE_EXHAUSTED, _INTERNAL = 8, 13
 
 _EXPIRED = "The job expired: it could not get its resources within maxWaitDuration."
+_NO_MACHINES = "Resources are insufficient in region: {}. Please try a different region."
 _TIMED_OUT = "The job ran longer than its scheduling.timeout and was cancelled."
 # By the kind of a result: final state, code and default text of the error, last line of the log.
 _ENDS = {
@@ -35,6 +37,7 @@ _ENDS = {
     "stopped": ("CANCELLED", _CANCELLED, "CANCELED", "Job cancelled."),
     "timed out": ("CANCELLED", _DEADLINE_EXCEEDED, _TIMED_OUT, "Job cancelled."),
     "expired": ("EXPIRED", _DEADLINE_EXCEEDED, _EXPIRED, "Job expired."),
+    "stockout": ("FAILED", _RESOURCE_EXHAUSTED, "", "Job failed."),
 }
 _NO_GPUS = f"The emulator has no GPUs: {EXPECTED_GPUS} is 0 in all replicas, which use CPUs."
 _SHUTDOWN_TIMEOUT = 30.0  # seconds for all jobs to end when the emulator shuts down
@@ -50,6 +53,8 @@ class Timings:
     error: float = 0.3  # until the error of a job that ended appears; on Vertex AI about a minute
     grace: float = 5.0  # between SIGTERM and SIGKILL for replicas that are stopped
     expires: bool = False  # whether jobs end EXPIRED instead of leaving the queue
+    stockouts: frozenset[str] = frozenset()  # regions whose jobs fail for want of machines
+    stalls: frozenset[str] = frozenset()  # regions whose jobs stay PENDING; '' is all of them
 
 
 @dataclass
@@ -116,8 +121,13 @@ class JobRun:
         if self._change_state("PENDING"):
             self._write("INFO", "Waiting for training program to start.")
             self.token.wait(self._timings.states)
+        region = self._name.split("/")[3]
+        if {region, ""} & self._timings.stalls:
+            self.token.wait()
         if self.token.is_set():
             return RunResult("stopped")
+        if {region, ""} & self._timings.stockouts:
+            return RunResult("stockout", _NO_MACHINES.format(region))
         workload = read_workload(self._name, job.get("trialJobSpec") or job["jobSpec"])
         if workload.expects_gpus:
             self._write("WARNING", _NO_GPUS)

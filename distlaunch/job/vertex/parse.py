@@ -173,7 +173,8 @@ def _cluster(specs: list[dict[str, Any]]) -> Cluster:
 def _scheduling(section: Mapping[str, Any], base: Scheduling) -> Scheduling:
     timeout = fields.seconds(section, "timeout")
     max_wait = fields.seconds(section, "maxWaitDuration")
-    return Scheduling(
+    return replace(
+        base,
         strategy=fields.strategy(section) if "strategy" in section else base.strategy,
         timeout=base.timeout if timeout is None else timeout,
         max_wait=base.max_wait if max_wait is None else max_wait,

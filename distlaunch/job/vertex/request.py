@@ -181,11 +181,12 @@ def _merge_env(entries: list[dict[str, Any]], env: dict[str, str]) -> list[dict[
 
 def _set_scheduling(spec: dict[str, Any], scheduling: Scheduling) -> None:
     section = spec.get("scheduling", {})
+    waits = scheduling.strategy == "FLEX_START"
     if fields.strategy(section) != scheduling.strategy:
         section["strategy"] = scheduling.strategy
     for field, seconds in (
         ("timeout", scheduling.timeout),
-        ("maxWaitDuration", scheduling.max_wait),
+        ("maxWaitDuration", None if scheduling.regions and not waits else scheduling.max_wait),
     ):
         if seconds is not None and fields.seconds(section, field) != seconds:
             section[field] = f"{seconds}s"
