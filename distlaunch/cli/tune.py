@@ -17,13 +17,14 @@ from distlaunch.exit_codes import EXIT_INTERRUPTED, EXIT_JOB_FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from decimal import Decimal
 
     from distlaunch.checks.report import Report
     from distlaunch.cli import Settings
     from distlaunch.google.follow import JobFollower
     from distlaunch.google.jobs import Jobs
     from distlaunch.job.model import Tuning
+    from distlaunch.submit.lookup import LocatedJob
+    from distlaunch.tune.report import TrialPrice
     from distlaunch.tune.trial import Trial
     from distlaunch.ui.console import Console
     from distlaunch.ui.progress_view import ProgressView
@@ -133,7 +134,8 @@ def _attach(console: Console, values: SimpleNamespace) -> int:
             f"{job_id(located.job)} is not a tuning job; follow it with 'distlaunch logs --follow'"
         )
     train = ["distlaunch", "submit", "--set=tuning=null"]
-    return _follow(console, located.jobs, located.job, train, values)
+    price = _price_of_job(located)
+    return _follow(console, located.jobs, located.job, train, values, price=price)
 
 
 def _follow(
@@ -143,7 +145,7 @@ def _follow(
     train: Sequence[str],
     values: SimpleNamespace,
     *,
-    price: tuple[Decimal, str] | None = None,
+    price: TrialPrice | None = None,
 ) -> int:
     """Show the trials of a job until it has ended, and return the exit code."""
     import time
@@ -289,9 +291,24 @@ def _reject_cloud_options() -> None:
             raise UsageError(f"{parameter.opts[0]} is for tuning jobs; remove it, or --local")
 
 
-def _price_of_trial(report: Report) -> tuple[Decimal, str] | None:
-    """Return the price of an hour of one trial and its currency, None if it is unknown."""
+def _price_of_trial(report: Report) -> TrialPrice | None:
+    """Return the price of an hour of one trial, None if it is unknown."""
+    from distlaunch.tune.report import TrialPrice
+
     cost = report.cost
     if cost is None or cost.an_hour is None:
         return None
-    return cost.an_hour / cost.trials_at_once, cost.currency
+    return TrialPrice(cost.an_hour / cost.trials_at_once, cost.currency, cost.is_estimate)
+
+
+def _price_of_job(located: LocatedJob) -> TrialPrice | None:
+    """Return the price of an hour of one trial of a job, None if it is unknown."""
+    from decimal import Decimal
+
+    from distlaunch.checks.price import cost_so_far
+    from distlaunch.tune.report import TrialPrice
+
+    cost = cost_so_far(located.job, located.jobs.project, Path.cwd())
+    if cost is None:
+        return None
+    return TrialPrice(Decimal(str(cost["an_hour"])), cost["currency"], cost["is_estimate"])

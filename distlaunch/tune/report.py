@@ -7,7 +7,7 @@ import shlex
 from dataclasses import asdict
 from decimal import Decimal
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch.job.search_space import argument
 from distlaunch.text import duration, plural, table
@@ -23,6 +23,14 @@ _HOUR = 3600  # seconds
 _MOST_LETTERS = 300  # of a reason in a line; Vertex AI quotes the last lines of the log
 
 
+class TrialPrice(NamedTuple):
+    """The price of an hour of one trial."""
+
+    an_hour: Decimal
+    currency: str
+    is_estimate: bool
+
+
 class SearchView:
     """Shows the trials of a search.
 
@@ -33,7 +41,7 @@ class SearchView:
     train
         The command that trains, to which the best trial's options are appended.
     price
-        Of an hour of one trial, with its currency; None if it is unknown.
+        Of an hour of one trial; None if it is unknown.
     """
 
     def __init__(
@@ -42,7 +50,7 @@ class SearchView:
         study: Study,
         train: Sequence[str],
         *,
-        price: tuple[Decimal, str] | None = None,
+        price: TrialPrice | None = None,
     ) -> None:
         self._console = console
         self._study = study
@@ -105,11 +113,12 @@ class SearchView:
                 "" if trial.metric is None else f"{trial.metric:.5g}",
                 trial.state,
                 "" if trial.seconds is None else duration(trial.seconds),
-                *([_money(self._cost(trial), self._price[1])] if self._price else []),
+                *([_money(self._cost(trial), self._price.currency)] if self._price else []),
             ]
             for trial in sort_trials(trials, self._study)
         ]
-        return table([[*heads, *(["COST"] if self._price else [])], *rows], flush_left=True)
+        cost = "COST (ESTIMATE)" if self._price and self._price.is_estimate else "COST"
+        return table([[*heads, *([cost] if self._price else [])], *rows], flush_left=True)
 
     def _report_end(self, trial: Trial) -> None:
         values = ", ".join(f"{name} {_short(value)}" for name, value in trial.parameters.items())
@@ -128,7 +137,7 @@ class SearchView:
     def _cost(self, trial: Trial) -> Decimal | None:
         if self._price is None or trial.seconds is None:
             return None
-        return self._price[0] * Decimal(trial.seconds) / _HOUR
+        return self._price.an_hour * Decimal(trial.seconds) / _HOUR
 
     def _as_json(self, trial: Trial) -> dict[str, Any]:
         cost = self._cost(trial)
@@ -136,7 +145,7 @@ class SearchView:
             "seconds": None if trial.seconds is None else round(trial.seconds, 3),
             "reason": trial.reason or None,
             "cost": None if cost is None else round(float(cost), 6),
-            "currency": self._price[1] if self._price else None,
+            "currency": self._price.currency if self._price else None,
         }
 
 

@@ -238,6 +238,11 @@ def test_a_tuning_job_and_its_trials(tune, project, monkeypatch):
         result = load_checked("tune", attached.out)
         assert [trial["id"] for trial in result["trials"]] == [2, 1, 3]
         assert "status of 1" in result["trials"][2]["reason"]
+        assert result["trials"][0]["currency"] == "USD"
+        assert result["trials"][0]["cost"] > 0.01
+        (project / "distlaunch.prices.yaml").unlink()
+        listed = tune("--endpoint", cloud.url, "--attach")
+        assert listed.out.splitlines()[0].endswith("COST (ESTIMATE)")
 
         # What is printed trains once.
         [_, *words] = best.split()
