@@ -106,6 +106,7 @@ def follow_log(
             text = f"the job is still running; cancel it with 'distlaunch cancel {name}'"
             view.handle(Notice(text))
             raise
+    launches.show_failure(jobs, follower.job, view)
     return _exit_code(follower.job)
 
 

@@ -20,14 +20,24 @@ if TYPE_CHECKING:
 @options.with_job
 @options.as_json
 def status(_: Settings, located: LocatedJob, *, as_json: bool) -> None:
-    """Show a job's status: state, durations, machines, error, job folder and link."""
+    """Show a job's status: state, durations, machines, error, job folder and link.
+
+    Of a failed job, the task that failed first, the reason, and what to do next.
+    """
+    from dataclasses import asdict
+
     from distlaunch.google import report
+    from distlaunch.google.failure import find_failure
 
     job, jobs = located.job, located.jobs
+    failure = find_failure(jobs, job)
     if as_json:
-        show(_json(report.as_json(job, jobs.project, jobs.session.endpoint)))
-    else:
-        show(report.describe(job, jobs.project, jobs.session.endpoint))
+        facts = report.as_json(job, jobs.project, jobs.session.endpoint)
+        show(_json(facts | {"failure": asdict(failure) if failure else None}))
+        return
+    show(report.describe(job, jobs.project, jobs.session.endpoint))
+    if failure and (text := failure.text(with_lines=True)):
+        show(f"\n{text}")
 
 
 def _parse_regex(text: str) -> re.Pattern[str]:
@@ -60,6 +70,11 @@ def _parse_regex(text: str) -> re.Pattern[str]:
     "--grep", "pattern", metavar="REGEX", type=_parse_regex, help="Only lines that match REGEX."
 )
 @click.option(
+    "--severity",
+    type=click.Choice(["INFO", "NOTICE", "WARNING", "ERROR", "CRITICAL"], case_sensitive=False),
+    help="Only entries of this severity and above.",
+)
+@click.option(
     "--follow/--no-follow",
     "-f",
     "is_following",
@@ -74,6 +89,7 @@ def logs(
     last: int | None,
     since: float | None,
     pattern: re.Pattern[str] | None,
+    severity: str | None,
     is_following: bool,
     as_json: bool,
 ) -> int:
@@ -89,7 +105,7 @@ def logs(
     from distlaunch.ui.events import Notice
 
     check_tasks(tasks, located.job)
-    selection = LogSelection(tasks, since, last, pattern)
+    selection = LogSelection(tasks, since, last, pattern, severity or "")
     with job_view(settings.console(), tasks or task_names(located.job), as_json=as_json) as view:
         if is_following:
             return follow_log(located.jobs, located.job, selection, view, per_entry=as_json)

@@ -5,11 +5,13 @@ https://cloud.google.com/logging/docs/reference/v2/rest/v2/entries/list
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 import threading
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.emulator.filters import parse_filter, select_page
+from distlaunch.emulator.filters import SEVERITIES, parse_filter, select_page
 from distlaunch.emulator.http import ApiError, Route, read_json
 from distlaunch.emulator.store import UniqueClock, project_number
 
@@ -64,9 +66,8 @@ class LogStore:
                     "resource": {"type": "ml_job", "labels": resource},
                     "timestamp": time,
                     "receiveTimestamp": time,
-                    "severity": severity,
                     "labels": {"ml.googleapis.com/job_id/log_area": "root", **labels},
-                    "jsonPayload": {"levelname": severity, "message": text},
+                    **_payload(severity, text),
                 }
             )
 
@@ -100,6 +101,18 @@ class LogStore:
             largest=_MAX_PAGE_SIZE,
         )
         return {"entries": page, **rest}
+
+
+def _payload(severity: str, text: str) -> dict[str, Any]:
+    """Return severity and payload of a line; one JSON object is the payload itself."""
+    payload = {}
+    if text.startswith("{"):
+        with contextlib.suppress(ValueError, RecursionError):
+            payload = json.loads(text)
+    if "message" not in payload:
+        return {"severity": severity, "jsonPayload": {"levelname": severity, "message": text}}
+    named = payload.pop("severity", severity)
+    return {"severity": named if named in SEVERITIES else severity, "jsonPayload": payload}
 
 
 def _projects(query: dict[str, Any]) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import suppress
 from enum import Enum
@@ -285,8 +286,20 @@ def is_stockout(job: Mapping[str, Any]) -> bool:
 
 
 def error_message(job: Mapping[str, Any]) -> str:
-    """Return Google's reason for a job's failure in one line, empty while there is none."""
-    return " ".join(str((job.get("error") or {}).get("message", "")).split())
+    """Return Google's reason for a job's failure in one line, empty while there is none.
+
+    It quotes the last lines of a task, which are JSON if the task writes structured logs.
+    """
+    lines = str((job.get("error") or {}).get("message", "")).splitlines()
+    return " ".join(" ".join(map(message_of, lines)).split())
+
+
+def message_of(line: str) -> str:
+    """Return the message of a line of a structured log, and other lines as they are."""
+    if line.lstrip().startswith("{"):
+        with suppress(KeyError, ValueError, RecursionError):
+            return str(json.loads(line)["message"])
+    return line
 
 
 def console_url(job: Mapping[str, Any], project: str) -> str:

@@ -53,6 +53,7 @@ class LogQuery:
     tasks: tuple[str, ...] = ()  # all if empty; a task without a trial is included of every trial
     trials: Mapping[str, str] = field(default_factory=dict)  # their ids by their jobs' numbers
     pools: tuple[str, ...] = POOLS
+    severity: str = ""  # the lowest
 
     def filter(self, since: float) -> str:
         """Return the query in Cloud Logging's language."""
@@ -61,6 +62,7 @@ class LogQuery:
             'resource.type="ml_job"',
             _any_of("resource.labels.job_id", self.job_ids),
             _any_of("resource.labels.task_name", names),
+            f"severity>={self.severity}" if self.severity else "",
             f'timestamp>="{timestamps.format(since)}"',
         ]
         return " AND ".join(filter(None, terms))
@@ -70,7 +72,7 @@ class LogQuery:
         return not self.tasks or task in self.tasks or without_trial(task) in self.tasks
 
 
-def job_query(job: Mapping[str, Any], tasks: Sequence[str]) -> LogQuery:
+def job_query(job: Mapping[str, Any], tasks: Sequence[str], severity: str = "") -> LogQuery:
     """Return the query for a job's log, and for those of its last trials."""
     trials = {
         str(trial["customJob"]).rpartition("/")[2]: str(trial.get("id", ""))
@@ -78,7 +80,7 @@ def job_query(job: Mapping[str, Any], tasks: Sequence[str]) -> LogQuery:
         if trial.get("customJob")
     }
     job_ids = (parse_name(job["name"]).id, *[*trials][-_MAX_TRIALS:])
-    return LogQuery(job_ids, tuple(tasks), trials, _pool_types(_worker_pools(job)))
+    return LogQuery(job_ids, tuple(tasks), trials, _pool_types(_worker_pools(job)), severity)
 
 
 def read_page(
@@ -114,6 +116,11 @@ def task_names(job: Mapping[str, Any]) -> tuple[str, ...]:
     ] or ["chief"]
     trials = job.get("maxTrialCount")
     return (*(f"trial:{trials}/{task}" if trials else task for task in tasks), PLATFORM)
+
+
+def task_of_replica(job: Mapping[str, Any], replica: str) -> str:
+    """Return the task name of a replica, such as worker:0 for ``workerpool1-0``."""
+    return _task_name(replica, _pool_types(_worker_pools(job)))
 
 
 def check_tasks(tasks: Sequence[str], job: Mapping[str, Any]) -> None:

@@ -45,6 +45,7 @@ class LogSelection:
     since: float | None = None  # seconds since 1970; None for the job's creation
     last: int | None = None  # how many of the entries that exist at the start; None for all
     pattern: re.Pattern[str] | None = None  # what a line has to contain
+    severity: str = ""  # the lowest, such as WARNING; all if empty
     hide_noise: bool = False  # leave out the lines that TensorFlow writes in every job
 
     def apply(self, entries: Sequence[LogEntry]) -> list[LogEntry]:
@@ -85,7 +86,7 @@ class LogReader:
         start = timestamps.parse_or(job.get("createTime"), 0.0) - _CLOCK_SKEW
         since = start if selection.since is None else selection.since
         self.tail = Tail(self._read_page, since, clock=clock)
-        self._query = job_query(job, selection.tasks)
+        self._query = job_query(job, selection.tasks, selection.severity)
         self._backlog: deque[LogEntry] | None = None
         if selection.last is not None:
             self._backlog = deque(maxlen=selection.last)
@@ -93,7 +94,8 @@ class LogReader:
     def step(self, job: Mapping[str, Any], *, full: bool = False) -> list[TaskLines]:
         """Read one page and return its new lines."""
         if not self.tail.in_progress:
-            self._query = job_query(job, self._selection.tasks)
+            selection = self._selection
+            self._query = job_query(job, selection.tasks, selection.severity)
         entries = self._selection.apply(self.tail.step(full=full))
         if self._backlog is not None:
             self._backlog.extend(entries)

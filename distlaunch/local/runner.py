@@ -19,7 +19,8 @@ from distlaunch.local.task_spec import (
     plan_task,
     task_environment,
 )
-from distlaunch.ui.events import Notice
+from distlaunch.ui.events import JobFailed, Notice
+from distlaunch.ui.failure import FailureReport, explain
 from distlaunch.ui.interrupts import StopSignals
 
 if TYPE_CHECKING:
@@ -210,6 +211,9 @@ class Runner:
             self._notify(f"likely cause: {cause}", "warning")
         output = attempt.outputs[failure.task]
         last = output.last_lines().rstrip("\n")
+        reason = explain(last, exit_code=failure.ended.exit_code)
+        report = FailureReport.of(str(failure.task), reason, last.split("\n"))
+        self._view.handle(JobFailed(report, shows_lines=False))
         others = (attempt.outputs[task] for task in self._tasks if task != failure.task)
         # If no other task wrote, they are what was printed just before this.
         is_shown = self._view.shows_lines and self._view.console.is_one_stream

@@ -35,7 +35,7 @@ from distlaunch.submit.resubmission import (
     override_inputs,
     with_new_folder,
 )
-from distlaunch.ui.events import Notice
+from distlaunch.ui.events import JobFailed, Notice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -299,6 +299,7 @@ def follow_to_completion(
         view.handle(Notice(text, "warning"))
         return None
     if state(follower.job) is not JobState.SUCCEEDED:
+        show_failure(launcher.jobs, follower.job, view)
         return EXIT_JOB_FAILED
     summary = _read_summary(launcher.jobs.session, record, view)
     if summary:
@@ -306,6 +307,15 @@ def follow_to_completion(
     elif record.job_dir:
         view.handle(Notice(f"done; the job's folder is {record.job_dir}"))
     return 0
+
+
+def show_failure(jobs: Jobs, job: Mapping[str, Any], view: ProgressView) -> None:
+    """Show the first failure of a job that has failed."""
+    from distlaunch.google.failure import find_failure
+
+    report = find_failure(jobs, job)
+    if report:
+        view.handle(JobFailed(report, shows_lines=True))
 
 
 def _read_summary(session: Session, record: Record, view: ProgressView) -> dict[str, Any] | None:

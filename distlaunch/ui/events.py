@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from distlaunch.ui.failure import FailureReport
+
 Level = Literal["debug", "info", "warning", "error"]
 
 
@@ -62,10 +64,18 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class JobFailed:
+    """A job failed; `shows_lines` is whether the lines of its report are to be shown."""
+
+    report: FailureReport
+    shows_lines: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Waiting:
     """Nothing is shown until something has come; an empty text: it has."""
 
     text: str
 
 
-Event = TaskLines | TaskChanged | Trained | JobChanged | Notice | Waiting
+Event = TaskLines | TaskChanged | Trained | JobChanged | JobFailed | Notice | Waiting

@@ -6,11 +6,20 @@ import json
 import select
 import time
 from contextlib import suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from distlaunch.text import duration
 from distlaunch.ui.console import CYAN, GREEN, RED, YELLOW
-from distlaunch.ui.events import JobChanged, Notice, TaskChanged, TaskLines, Trained, Waiting
+from distlaunch.ui.events import (
+    JobChanged,
+    JobFailed,
+    Notice,
+    TaskChanged,
+    TaskLines,
+    Trained,
+    Waiting,
+)
 from distlaunch.ui.progress import Progress
 from distlaunch.ui.summary import describe
 
@@ -85,6 +94,10 @@ class ProgressView:
             self.console.log(f"{event.task} {event.state}{detail}", "debug")
         elif isinstance(event, JobChanged):
             self._log_state(event)
+        elif isinstance(event, JobFailed):
+            text = event.report.text(with_lines=event.shows_lines)
+            if text:
+                self.console.log(text, "error")
         elif event.task == self._primary:
             self._show_training(event.event)
 
@@ -189,7 +202,7 @@ class JsonProgressView(ProgressView):
 
     Objects have an ``event``: ``line`` (task, text, and time and severity where they are known),
     ``state`` (state, seconds in the one before, error), ``task`` (task, state, detail), ``trained``
-    (task, data), and at the end ``summary`` (summary).
+    (task, data), ``failure`` (task, reason, remedy, lines), and at the end ``summary`` (summary).
     """
 
     def handle(self, event: Event) -> None:
@@ -202,6 +215,9 @@ class JsonProgressView(ProgressView):
             self._emit("task", task=event.task, state=event.state, detail=event.detail)
         elif isinstance(event, Trained):
             self._emit("trained", task=event.task, data=dict(event.event))
+        elif isinstance(event, JobFailed):
+            self._emit("failure", **asdict(event.report))
+            super().handle(event)
         else:
             super().handle(event)
 

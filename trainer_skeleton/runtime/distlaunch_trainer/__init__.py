@@ -5,7 +5,8 @@
 which data flows through them:
 
 ``options``          the options of the command line
-``process``          a task's environment, signals and exit code; ``stop_signal``: SIGTERM
+``process``          a task's environment, signals and exit code; ``stop_signal``: SIGTERM;
+                     ``messages``: what a task prints
 ``run``              a run: cluster, data, model, training and saving; ``run_start``: where it
                      starts or resumes; ``run_facts``: its figures
 ``job_folders``      the folders that a job writes to

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from . import messages
 from .errors import ClusterError, DeviceError
 from .virtual_devices import make_virtual_devices
 
@@ -53,10 +53,10 @@ def prepare(task: str, environ: Mapping[str, str], *, allow_cpu: bool, memory_gr
         If there are fewer GPUs than expected, and ``allow_cpu`` is not set.
     """
     make_virtual_devices(environ)
-    print(describe_devices(), flush=True)
+    messages.info(describe_devices())
     warning = check_gpus(task, environ, allow_cpu=allow_cpu)
     if warning:
-        print(f"trainer: warning: {warning}", file=sys.stderr, flush=True)
+        messages.warning(warning)
     if memory_growth:
         allow_memory_growth()
 

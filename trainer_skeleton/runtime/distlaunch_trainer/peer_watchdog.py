@@ -1,4 +1,4 @@
-"""Names the peers that have not come, from a process of its own: it imports nothing of the trainer.
+"""Names the peers that have not come, from a process of its own: it does not import the package.
 
 TensorFlow waits for peers silently, without an end, and without letting any other Python
 thread of its process run. So the words come from here: this program is given what to wait for as
@@ -18,6 +18,11 @@ import sys
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))  # Python was started with -I
+import messages
+
+del sys.path[0]
+
 CONNECT_SECONDS = 2.0
 POLL_SECONDS = 0.5
 
@@ -35,17 +40,14 @@ def main(name: str, others: dict[str, str], limit: float, notice_every: float, t
             if select.select([sys.stdin], [], [], min(left, POLL_SECONDS))[0]:
                 return
             if _is_stop_pending(task):
-                notice = "trainer: stopped by a signal while waiting for peers"
-                print(notice, file=sys.stderr, flush=True)
+                messages.notice("trainer: stopped by a signal while waiting for peers")
                 os.kill(task, signal.SIGKILL)
                 return
         missing = ", ".join(_missing(others)) or "peers that listen but have not joined"
-        print(f"{name} has waited {reported:.0f} s for {missing}", file=sys.stderr, flush=True)
-    print(
-        f"trainer: error: {missing} did not come within {limit:.0f} s: see whether that task "
-        f"runs and its address can be reached (DISTLAUNCH_PEER_TIMEOUT sets the limit)",
-        file=sys.stderr,
-        flush=True,
+        messages.notice(f"{name} has waited {reported:.0f} s for {missing}")
+    messages.error(
+        f"{missing} did not come within {limit:.0f} s: see whether that task runs and its address "
+        f"can be reached (DISTLAUNCH_PEER_TIMEOUT sets the limit)"
     )
 
 

@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from . import stop_signal
+from . import messages, stop_signal
 
 _CHIEF_FIRST_SECONDS = 5.0
 
@@ -37,6 +37,7 @@ def launch(train: Callable[[argparse.Namespace], None], options: argparse.Namesp
     os.environ.setdefault("GCS_READ_CACHE_MAX_SIZE_MB", "256")
     if not options.debug:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # less of TensorFlow's own log
+    messages.capture_logging()
     stop_signal.block()  # until the run handles SIGTERM
     try:
         return _exit_code(train, options)
@@ -56,7 +57,7 @@ def _exit_code(train: Callable[[argparse.Namespace], None], options: argparse.Na
             serve(role, options)
         train(options)
     except TrainingStopped as stopped:
-        print(f"trainer: {stopped}", file=sys.stderr, flush=True)
+        messages.notice(f"trainer: {stopped}")
         return stop_signal.STOPPED
     except DeviceError as problem:
         _let_chief_end_first()
@@ -81,6 +82,6 @@ def _end_with(problem: str, *, debug: bool) -> None:
     stop_signal.end_if_pending()  # a peer that received a stop signal may be the problem
     if debug:
         traceback.print_exc()
-    print(f"trainer: error: {problem}", file=sys.stderr, flush=True)
+    messages.error(problem)
     sys.stdout.flush()
     os._exit(1)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import messages
 from .cluster import Role
 from .errors import StorageError
 from .hypertune import MetricFile
@@ -48,15 +48,15 @@ class Report:
         finally:
             os.close(descriptor)
 
-    def log(self, text: str) -> None:
+    def log(self, text: str, *, step: int | None = None) -> None:
         """Print a line, on the chief alone."""
         if self._role.is_chief:
-            print(text, flush=True)
+            messages.info(text, step=step)
 
     def warn(self, text: str) -> None:
         """Print a warning, on the chief alone."""
         if self._role.is_chief:
-            print(f"trainer: warning: {text}", file=sys.stderr, flush=True)
+            messages.warning(text)
 
     def scalars(self, epoch: int, logs: Mapping[str, Any]) -> None:
         """Write an epoch's results that are numbers for TensorBoard, on the chief alone."""
@@ -117,7 +117,7 @@ class Report:
         """Report the last epoch of ``history`` as an event, a line, and scalars of ``logs``."""
         record = history[-1]
         self.record_epoch(record)
-        self.log(epoch_line(epochs, history, shows_rate=shows_rate))
+        self.log(epoch_line(epochs, history, shows_rate=shows_rate), step=record["step"])
         self.scalars(record["epoch"] - 1, {**logs, "learning_rate": record["learning_rate"]})
         self.machine_scalars(record)
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 import keras
 import tensorflow as tf
 
-from . import devices, keras_compat, stop_signal
+from . import devices, keras_compat, messages, stop_signal
 from .checkpoints import Checkpoint, Checkpoints, TrainingState
 from .cluster import Cluster, Role, role_from
 from .data_setup import resolve_option
@@ -202,7 +202,7 @@ def as_evaluator(role: Role, settings: Settings) -> tuple[Role, Settings]:
     if role.name != "evaluator:0":
         raise ClusterError(f"{role.name}: a job has one evaluator: set count: 1")
     if settings.evaluate:
-        print("--evaluate runs on the training tasks: nothing to do here", flush=True)
+        messages.info("--evaluate runs on the training tasks: nothing to do here")
         raise SystemExit(0)
     alone = replace(role, peers=(role.name,), addresses=(), parameter_servers=())
     return alone, replace(settings, strategy=None, cross_device_ops=None)

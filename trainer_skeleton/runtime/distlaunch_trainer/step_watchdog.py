@@ -14,6 +14,7 @@ import threading
 import time
 from contextlib import AbstractContextManager
 
+from . import messages
 from .explain import user_location
 
 _PEERS_FIRST_SECONDS = 5.0
@@ -76,10 +77,8 @@ class StepWatchdog(AbstractContextManager):
         else:
             location = f"this task is in {location}"
         faulthandler.dump_traceback(all_threads=True)
-        print(
-            f"trainer: error: {self._task}: no step has ended for {self._limit:g} s: {location} "
-            f"(--step-timeout sets the limit, 0 for none)",
-            file=sys.stderr,
-            flush=True,
+        messages.error(
+            f"{self._task}: no step has ended for {self._limit:g} s: {location} "
+            f"(--step-timeout sets the limit, 0 for none)"
         )
         os._exit(1)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from . import messages
 from .cluster import Cluster, Role
 from .errors import DataError, summarize
 from .example_source import Examples, InputOptions
@@ -122,7 +123,7 @@ class Tfds(Examples):
 
     def _prepare(self, tfds: ModuleType, builder: Any) -> str | None:
         """Download and prepare the dataset; return why that failed, if it did."""
-        print(f"preparing {self.name} in {builder.data_path}", flush=True)
+        messages.info(f"preparing {self.name} in {builder.data_path}")
         tfds.disable_progress_bar()
         try:
             builder.download_and_prepare(file_format=_FILE_FORMAT)

@@ -9,6 +9,8 @@ import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
+from distlaunch_trainer import messages
+
 from .addresses import listens
 
 _POLL_SECONDS = 1.0
@@ -51,23 +53,19 @@ class LostWorkers(AbstractContextManager):
         is_here = listens(address)
         if is_here and name in self._lost:
             self._lost.remove(name)
-            _print(f"trainer: {name} is back and trains again")
+            messages.notice(f"trainer: {name} is back and trains again")
         elif not is_here and name not in self._lost:
             self._lost.add(name)
             left = len(self._workers) - len(self._lost)
-            _print(f"trainer: warning: {name} ({address}) is gone; workers left: {left}")
+            messages.warning(f"{name} ({address}) is gone; workers left: {left}")
 
     def _end(self) -> None:
         if self._has_ended.is_set():
             return
         names = ", ".join(f"{name} ({address})" for name, address in self._workers.items())
-        _print(
-            f"trainer: error: no worker is left: {names} did not answer for "
+        messages.error(
+            f"no worker is left: {names} did not answer for "
             f"{_ALL_GONE_SECONDS:.0f} s; see their logs. A restart resumes from the last checkpoint"
         )
         sys.stdout.flush()
         os._exit(1)
-
-
-def _print(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import tensorflow as tf
 
-from distlaunch_trainer import stop_signal
+from distlaunch_trainer import messages, stop_signal
 from distlaunch_trainer.cluster import Role, peer_timeout
 from distlaunch_trainer.errors import ClusterError, summarize
 from distlaunch_trainer.job_folders import folders_from
@@ -63,11 +63,9 @@ def serve(role: Role, options: argparse.Namespace) -> NoReturn:
     assert server is not None
     if summary.is_new():
         _end(0)
-    print(
-        f"trainer: error: {role.name}: the chief ({chief}) is gone, and has not finished the job: "
-        "see its log; a restart resumes from the last checkpoint",
-        file=sys.stderr,
-        flush=True,
+    messages.error(
+        f"{role.name}: the chief ({chief}) is gone, and has not finished the job: see its log; a "
+        "restart resumes from the last checkpoint"
     )
     _end(1)
 

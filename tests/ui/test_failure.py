@@ -1,0 +1,81 @@
+"""The reason of a failure from real texts of the programs that print them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distlaunch.ui.failure import KEPT_LINES, VICTIM, FailureReport, explain
+
+TEXTS = {
+    "the region has no machines": "Resources are insufficient in region: us-central1. Please try a "
+    "different region.",
+    "a quota is exceeded": "The following quota metrics exceed quota limits: "
+    "aiplatform.googleapis.com/custom_model_training_nvidia_t4_gpus",
+    "the image cannot be pulled": "Error response from daemon: manifest for digits:1 not found: "
+    "manifest unknown: manifest unknown",
+    "the memory of a GPU is full": "trainer: error: worker:0, step 3 failed: out of memory on "
+    "GPU:0: no room for a tensor of shape [64,1024], type float",
+    "the task ran out of memory": "The replica workerpool0-0 ran out-of-memory and exited with a "
+    "non-zero status of 137.",
+    "the machine was preempted": "Instance was preempted.",
+    "the loss or a tensor became NaN": "trainer: error: chief, step 12 failed: NaN in the output "
+    "of MatMul (dense/MatMul) (trainer/model.py, line 7)",
+    "a Python module cannot be imported: pandas": "ModuleNotFoundError: No module named 'pandas'",
+    "the program does not take its arguments: unrecognized arguments: --epoch=3": "task.py: error: "
+    "unrecognized arguments: --epoch=3",
+    "a permission is missing: storage.objects.get": "google.api_core.exceptions.Forbidden: 403 GET "
+    "https://storage.googleapis.com/b: a@b.iam.gserviceaccount.com does not have "
+    "storage.objects.get access to the Google Cloud Storage object.",
+    "the data cannot be read": "tensorflow.python.framework.errors_impl.DataLossError: corrupted "
+    "record at 12",
+    "the cluster did not form": "trainer: error: worker:1 (10.0.0.3:2222) did not come within 60 s",
+    "a step did not end": "trainer: error: chief: no step has ended for 1800 s: this task is in "
+    "trainer/data.py, line 3",
+    "the job ran longer than its timeout": "The job ran longer than its scheduling.timeout and was "
+    "cancelled.",
+}
+
+
+@pytest.mark.parametrize("reason", TEXTS)
+def test_each_known_text_has_its_reason_and_a_remedy(reason):
+    cause = explain(TEXTS[reason])
+    assert cause is not None
+    assert cause.reason.startswith(reason)
+    assert cause.remedy
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "epoch 1/2: loss 0.1 accuracy 0.9",
+        "trainer: error: the checkpoint is not of this model: its optimizer is Adam",
+        "ValueError: the shapes (3,) and (4,) differ (trainer/model.py, line 7)",
+        "a nanny and financial inference",
+    ],
+)
+def test_an_unknown_text_has_no_invented_reason(text):
+    assert explain(text) is None
+    assert explain(text, exit_code=1) is None
+
+
+@pytest.mark.parametrize(("code", "part"), [(137, "SIGKILL"), (2, "called wrongly")])
+def test_exit_codes_explain_what_no_text_does(code, part):
+    assert part in explain("", exit_code=code).reason
+    assert explain("No module named 'x'", exit_code=code).reason
+
+
+def test_tasks_that_lost_their_peers_are_victims():
+    assert VICTIM.search("trainer: error: this task lost its peers: another task ended")
+    assert VICTIM.search("tensorflow.python.framework.errors_impl.UnavailableError: Socket closed")
+    assert not VICTIM.search("ModuleNotFoundError: No module named 'pandas'")
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n"))), st.text())
+def test_a_report_keeps_the_last_lines_and_is_text_for_any_input(lines, text):
+    report = FailureReport.of("worker:0", explain(text), lines)
+    assert len(report.lines) <= KEPT_LINES
+    assert all(line.strip() for line in report.lines)
+    assert "worker:0 failed first" in report.text(with_lines=True)
+    assert bool(report.text(with_lines=False)) is (report.reason is not None)

@@ -1,0 +1,78 @@
+"""What a task prints: lines, or JSON objects with a severity where Cloud Logging reads them.
+
+A line with one JSON object becomes an entry with its ``severity`` and ``message``; any other line
+is INFO on stdout and ERROR on stderr
+(https://cloud.google.com/vertex-ai/docs/training/code-requirements).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from typing import Literal
+
+Severity = Literal["INFO", "WARNING", "ERROR"]
+
+
+def is_json() -> bool:
+    """Return whether lines are JSON: in a job in the cloud, or as DISTLAUNCH_LOG_FORMAT says."""
+    chosen = os.environ.get("DISTLAUNCH_LOG_FORMAT")
+    in_cloud = "CLOUD_ML_JOB_ID" in os.environ and "DISTLAUNCH_EVENTS" not in os.environ
+    return chosen == "json" if chosen else in_cloud
+
+
+def info(text: str, *, step: int | None = None) -> None:
+    """Print a line on stdout."""
+    _print("INFO", text, step)
+
+
+def warning(text: str) -> None:
+    """Print a warning on stderr."""
+    _print("WARNING", f"trainer: warning: {text}")
+
+
+def error(text: str) -> None:
+    """Print an error on stderr."""
+    _print("ERROR", f"trainer: error: {text}")
+
+
+def notice(text: str) -> None:
+    """Print a line of the trainer that is no result on stderr."""
+    _print("INFO", text, is_result=False)
+
+
+def capture_logging() -> None:
+    """Print what Python's logging and warnings report, TensorFlow's included, as JSON."""
+    if is_json():
+        logging.captureWarnings(capture=True)
+        logging.getLogger().addHandler(_JsonHandler())
+
+
+class _JsonHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        name = record.levelname if record.levelno >= logging.INFO else "DEBUG"
+        print(_object(name, self.format(record)), file=sys.stderr, flush=True)
+
+
+def _print(
+    severity: Severity, text: str, step: int | None = None, *, is_result: bool = True
+) -> None:
+    stream = sys.stdout if severity == "INFO" and is_result else sys.stderr
+    print(_object(severity, text, step) if is_json() else text, file=stream, flush=True)
+
+
+def _object(severity: str, text: str, step: int | None = None) -> str:
+    facts = {"severity": severity, "message": text, "task": _task()}
+    return json.dumps(facts if step is None else facts | {"step": step})
+
+
+def _task() -> str:
+    """Return the name of this task, such as worker:0."""
+    try:
+        task = json.loads(os.environ.get("TF_CONFIG") or "{}").get("task") or {}
+    except ValueError:
+        return ""
+    kind, index = task.get("type", "chief"), task.get("index", 0)
+    return str(kind) if kind == "chief" else f"{kind}:{index}"
