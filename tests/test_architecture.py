@@ -31,6 +31,7 @@ ALLOWED = {
     "submit": {*SHARED, "job", "ui", "render", "google", "image", "checks", "redaction"},
     "tune": {*SHARED, "job", "ui", "local"},
     "runs": {*SHARED, "job", "ui", "google", "local", "checks", "redaction"},
+    "forecast": {*SHARED, "job", "checks", "local"},
     "scaffold": {*SHARED, "job"},
     "upgrade": {*SHARED, "job", "scaffold"},
 }

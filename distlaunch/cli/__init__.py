@@ -33,6 +33,7 @@ COMMANDS = {
     "local": ("local:command", "Run the job's cluster on this machine."),
     "check": ("check:command", "Check the job and estimate its cost."),
     "submit": ("submit:command", "Build, push, submit to Vertex AI and follow the job."),
+    "forecast": ("forecast:command", "Predict hours and money of clusters."),
     "tune": ("tune:command", "Search for the best options, here or on Vertex AI."),
     "status": ("jobs:status", "Show a job's status."),
     "logs": ("jobs:logs", "Show the log of a job's tasks."),

@@ -50,7 +50,7 @@ def show_run(_: Settings, locator: JobLocator, *, name: str | None, as_json: boo
     from distlaunch.runs import report
     from distlaunch.runs.view import with_disk_use
 
-    view = with_disk_use(_find(locator, name)[0])
+    view = with_disk_use(find(locator, name)[0])
     if as_json:
         show(_json(view.as_json() | {"metrics": view.metrics}))
     else:
@@ -66,7 +66,7 @@ def diff(settings: Settings, locator: JobLocator, *, one: str, other: str, as_js
     """Show what differs between two runs or jobs: configuration, code, data, metrics."""
     from distlaunch.runs import report
 
-    first, second = _find(locator, one)[0], _find(locator, other)[0]
+    first, second = find(locator, one)[0], find(locator, other)[0]
     found = report.differences(first, second)
     if as_json:
         rows = [{"name": name, "a": a, "b": b} for name, a, b in found]
@@ -133,7 +133,7 @@ def tensorboard(
     """
     from distlaunch.runs.tensorboard import log_folder, run_tensorboard
 
-    views = [_find(locator, name) for name in names or (None,)]
+    views = [find(locator, name) for name in names or (None,)]
     folders = {
         view.id: log_folder(view, session.endpoint if session else None) for view, session in views
     }
@@ -176,7 +176,7 @@ def fetch(
     from distlaunch.runs.fetch import copy_folder, fetch_folder
     from distlaunch.text import plural
 
-    (view, session), console = _find(locator, name), settings.console()
+    (view, session), console = find(locator, name), settings.console()
     if view.job_dir is None:
         raise DistlaunchError(f"{view.id}: the job has no job folder")
     folder = view.job_dir.rstrip("/") + ("" if part == "all" else f"/{part}")
@@ -197,7 +197,7 @@ def fetch(
         show(f"{target}: {plural(fetched.files, 'file')}, {report.size(fetched.new_bytes)} new")
 
 
-def _find(locator: JobLocator, name: str | None) -> tuple[RunView, Session | None]:
+def find(locator: JobLocator, name: str | None) -> tuple[RunView, Session | None]:
     """Return a local run or a job by name, by default the newest of this folder.
 
     With a job comes the session that it was found with, of its record's endpoint.

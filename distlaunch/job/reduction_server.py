@@ -22,7 +22,7 @@ POOL = 2
 """The index of its worker pool, which is otherwise that of the parameter servers."""
 MACHINE = "n1-highcpu-16"
 
-MACHINE_GBPS = 32  # of `MACHINE`
+_MACHINE_GBPS = 32
 _MULTI_REGIONS = {
     "europe": "europe",
     "me": "europe",
@@ -53,7 +53,7 @@ def replica_count(job: Job) -> int:
     if job.reduction_server and job.reduction_server.replicas:
         return job.reduction_server.replicas
     total = sum(pool.count * _egress_gbps(pool.machine) for pool in _training(job.cluster).values())
-    return math.ceil(total / MACHINE_GBPS)
+    return math.ceil(total / _MACHINE_GBPS)
 
 
 def problem(job: Job) -> str | None:

@@ -1,0 +1,97 @@
+"""`distlaunch forecast`: hours and money of clusters, from what earlier runs measured."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from distlaunch.cli import completion, options, runs, show
+from distlaunch.errors import DistlaunchError, UsageError
+
+if TYPE_CHECKING:
+    from distlaunch.cli import Settings
+    from distlaunch.submit.lookup import JobLocator
+
+_MACHINE = re.compile(r"([a-z0-9-]+)(?::([A-Z0-9_]+)(?::([1-9][0-9]?))?)?")
+
+
+def _counts(_: click.Context, __: click.Parameter, text: str) -> list[int]:
+    words = text.split(",")
+    if not all(word.isdecimal() and 0 < int(word) <= 1000 for word in words):
+        raise click.BadParameter(f"{text!r}: expected numbers from 1 to 1000, such as 1,2,4,8")
+    return sorted(set(map(int, words)))
+
+
+@click.command("forecast")
+@options.with_locator
+@click.argument("names", metavar="[RUN|JOB]...", nargs=-1, shell_complete=completion.runs_and_jobs)
+@click.option(
+    "--machine",
+    "machines",
+    metavar="TYPE[:ACCELERATOR[:COUNT]]",
+    multiple=True,
+    help="Machine of each task, several times for several (default: the job file's chief); "
+    "'local' for all tasks on this machine.",
+)
+@click.option(
+    "--workers",
+    metavar="N,...",
+    default="1,2,4,8",
+    show_default=True,
+    callback=_counts,
+    help="Numbers of tasks, including the chief.",
+)
+@click.option(
+    "--batch-size", metavar="B", type=click.IntRange(1), help="Rows of a task (default: the run's)."
+)
+@click.option(
+    "--epochs",
+    metavar="E",
+    type=click.IntRange(1),
+    help="Passes over the data (default: the run's).",
+)
+@options.as_json
+def command(
+    settings: Settings,
+    locator: JobLocator,
+    *,
+    names: tuple[str, ...],
+    machines: tuple[str, ...],
+    workers: list[int],
+    batch_size: int | None,
+    epochs: int | None,
+    as_json: bool,
+) -> None:
+    """Predict hours and money of clusters from the steps of earlier runs.
+
+    RUN is a local run's id or folder, JOB as for 'distlaunch status' (default: the newest). The
+    first one is of the model in question; more of them make the forecast better: another number of
+    workers, another batch size.
+    """
+    from distlaunch.forecast import report
+    from distlaunch.forecast.clusters import Clusters
+    from distlaunch.forecast.measured import measured_run
+
+    clusters = Clusters(Path.cwd(), locator.region)
+    targets = [clusters.target(*_parse(text)) for text in machines] or [clusters.default()]
+    measured = [measured_run(runs.find(locator, name)[0]) for name in names or (None,)]
+    shapes, refusals = clusters.forecast_all(
+        measured, targets, workers, batch=batch_size, epochs=epochs
+    )
+    if not shapes:
+        raise DistlaunchError("; ".join(refusals))
+    for refusal in refusals:
+        settings.console().log(refusal, "warning")
+    show(json.dumps(report.to_json(shapes, refusals)) if as_json else report.to_text(shapes))
+
+
+def _parse(text: str) -> tuple[str, str | None, int]:
+    match = _MACHINE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"--machine {text}: expected TYPE[:ACCELERATOR[:COUNT]] or local")
+    name, accelerator, count = match.groups()
+    return name, accelerator, int(count or 1) if accelerator else 0
