@@ -10,24 +10,29 @@ from distlaunch.errors import GoogleError
 from distlaunch.google.jobs import JobState, error_message, state
 from distlaunch.google.logs import PLATFORM, job_query, read_page, task_of_replica
 from distlaunch.ui.failure import VICTIM, FailureReport, explain
+from distlaunch.ui.tensorflow_noise import without_noise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from distlaunch.google.jobs import Jobs
     from distlaunch.google.logs import LogEntry
+    from distlaunch.ui.failure import Cause
 
-_REPLICA = re.compile(r"replicas? (workerpool[0-3]-[0-9]+)")
+_REPLICAS = re.compile(r"replicas? ((?:workerpool[0-3]-[0-9]+(?:, | and )?)+)")
+_REPLICA = re.compile(r"workerpool[0-3]-[0-9]+")
 _EXIT_CODE = re.compile(r"non-zero status of (\d+)")
-_MAX_PAGES = 5  # of entries of severity ERROR
+_MAX_PAGES = 3  # of entries of severity ERROR, the newest
+_LAST_ENTRIES = 50  # of a task that are searched for a cause
 _CLOCK_SKEW = 60.0  # seconds before a job's creation at which its log may start
 
 
 def find_failure(jobs: Jobs, job: Mapping[str, Any]) -> FailureReport | None:
     """Return the first failure of a job, None for one that has not failed.
 
-    Lines on stderr and structured entries of severity ERROR are read. The first task is the one
-    whose first line with a cause came first; tasks that ended because another one did are left out.
+    The newest lines on stderr and structured entries of severity ERROR are read. The first task is
+    one that the job's error names, unless it ended because another one did; of several, the one
+    whose line with a cause came first.
     """
     if state(job) not in (JobState.FAILED, JobState.EXPIRED):
         return None
@@ -35,36 +40,54 @@ def find_failure(jobs: Jobs, job: Mapping[str, Any]) -> FailureReport | None:
     if "startTime" not in job:
         return FailureReport.of(None, explain(message), ())
     try:
-        by_task = _error_lines(jobs, job)
+        errors = _last_errors(jobs, job)
     except GoogleError:  # the log cannot be read; the error has the last lines of a task
-        by_task = {}
+        errors = {}
+    match = _REPLICAS.search(message)
+    named = [task_of_replica(job, name) for name in _REPLICA.findall(match[1])] if match else []
+    victims = {task for task in errors if VICTIM.search("\n".join(_lines(errors[task])))}
+    tasks = [task for task in (*named, *errors) if task not in victims]
+    tasks = [task for task in tasks if task in named] or tasks or named
+    found = [(*_last_cause(errors[task]), task) for task in tasks if task in errors]
+    explained = [(time, task, cause) for time, cause, task in found if cause]
+    if explained:
+        _, task, cause = min(explained)
+        return FailureReport.of(task, cause, _lines(errors[task]))
     code = _EXIT_CODE.search(message)
-    exit_code = int(code[1]) if code else None
-    named = _REPLICA.search(message)
-    blamed = task_of_replica(job, named[1]) if named else None
-    explained = [task for task in by_task if explain(_text(by_task[task]))]
-    task = explained[0] if explained else blamed or next(iter(by_task), None)
-    lines = by_task.get(task, []) if task else []
-    cause = explain(_text(lines)) or explain(message, exit_code=exit_code)
-    return FailureReport.of(task, cause, _text(lines).split("\n"))
+    reason = explain(message, exit_code=int(code[1]) if code else None)
+    first = tasks[0] if tasks else None
+    return FailureReport.of(first, reason, _lines(errors.get(first or "", [])))
 
 
-def _error_lines(jobs: Jobs, job: Mapping[str, Any]) -> dict[str, list[LogEntry]]:
-    """Return the entries of each task that is no victim, in the order of their first ones."""
+def _last_errors(jobs: Jobs, job: Mapping[str, Any]) -> dict[str, list[LogEntry]]:
+    """Return the last entries of each task, oldest first; the task that ended first is the first.
+
+    Lines that TensorFlow writes in every job are left out.
+    """
     query, token = job_query(job, (), "ERROR"), None
     since = timestamps.parse_or(job.get("createTime"), 0.0) - _CLOCK_SKEW
-    entries: list[LogEntry] = []
+    newest: dict[str, list[LogEntry]] = {}
     for _ in range(_MAX_PAGES):
-        page, token = read_page(jobs, query, since, token, retry_deadline=0)
-        entries += page
+        page, token = read_page(jobs, query, since, token, retry_deadline=0, is_newest_first=True)
+        for entry in page:
+            text = _without_noise(entry.text)
+            if text.strip() and entry.task != PLATFORM:
+                newest.setdefault(entry.task, []).append(entry._replace(text=text))
         if token is None:
             break
-    by_task: dict[str, list[LogEntry]] = {}
-    for entry in entries:
-        if entry.task != PLATFORM:
-            by_task.setdefault(entry.task, []).append(entry)
-    return {task: lines for task, lines in by_task.items() if not VICTIM.search(_text(lines))}
+    return {task: newest[task][:_LAST_ENTRIES][::-1] for task in reversed(newest)}
 
 
-def _text(entries: Sequence[LogEntry]) -> str:
-    return "\n".join(entry.text for entry in entries)
+def _last_cause(entries: Sequence[LogEntry]) -> tuple[float, Cause | None]:
+    """Return the last known cause in a task's entries, if any, and its time."""
+    causes = ((entry.time, explain(entry.text)) for entry in reversed(entries))
+    return next((pair for pair in causes if pair[1]), (0.0, None))
+
+
+def _lines(entries: Sequence[LogEntry]) -> list[str]:
+    return [line for entry in entries for line in entry.text.split("\n")]
+
+
+def _without_noise(text: str) -> str:
+    block = f"{text}\n".encode("utf-8", "surrogatepass")
+    return without_noise(block).decode("utf-8", "surrogatepass").removesuffix("\n")

@@ -84,13 +84,22 @@ def job_query(job: Mapping[str, Any], tasks: Sequence[str], severity: str = "") 
 
 
 def read_page(
-    jobs: Jobs, query: LogQuery, since: float, token: str | None = None, *, retry_deadline: float
+    jobs: Jobs,
+    query: LogQuery,
+    since: float,
+    token: str | None = None,
+    *,
+    retry_deadline: float,
+    is_newest_first: bool = False,
 ) -> tuple[list[LogEntry], str | None]:
-    """Return a page of entries from a time on, oldest first, and the next token if any."""
+    """Return a page of entries from a time on, oldest first, and the next token if any.
+
+    With `is_newest_first` the first page has the last entries, the newest first.
+    """
     body: dict[str, Any] = {
         "resourceNames": [f"projects/{jobs.project}"],
         "filter": query.filter(since),
-        "orderBy": "timestamp asc",
+        "orderBy": "timestamp desc" if is_newest_first else "timestamp asc",
         "pageSize": PAGE,
     }
     if token:

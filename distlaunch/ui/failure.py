@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ class FailureReport:
         return "\n".join(filter(None, rows))
 
 
-# The first match decides. The texts are those of the programs named in the comments.
+# The last line that matches decides, and the first pattern that it matches. The texts are those of
+# the programs named in the comments.
 _CAUSES: tuple[tuple[str, str, str], ...] = (
     # Vertex AI: jobs of which the region has no machines
     (
@@ -67,11 +69,17 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
     # Docker, containerd, Artifact Registry
     (
         (
-            r"manifest unknown|failed to pull image|errimagepull|image.{0,200}(not found|not exist)"
-            r"|pull access denied|downloadartifacts"
+            r"manifest unknown|failed to pull image|errimagepull|pull access denied"
+            r"|(container|docker) image.{0,200}(not found|not exist)|downloadartifacts"
         ),
         "the image cannot be pulled: it does not exist, or the service agent may not read it",
         "run 'distlaunch check': it verifies the image and who may pull it",
+    ),
+    # containerd, with Vertex AI's termination reason
+    (
+        r"termination reason: starterror|failed to create containerd task",
+        "the image has no such command, or it cannot be run",
+        "try it here with 'distlaunch local --docker'",
     ),
     # TensorFlow: ResourceExhaustedError of an allocator; the CUDA driver
     (
@@ -84,21 +92,21 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
     ),
     # Vertex AI, Docker (exit code 137), Linux (SIGKILL), the trainer
     (
-        r"out[ -]of[ -]memory|memoryerror|cannot allocate memory",
+        r"out[ -]of[ -]memory|memoryerror|cannot allocate memory|std::bad_alloc",
         "the task ran out of memory",
         "use a smaller --batch-size, no --cache memory, or a machine with more memory",
     ),
     # Compute Engine: Spot machines and maintenance
     (
-        r"\bpreempted\b|preemption",
+        r"\bpreempted\b",
         "the machine was preempted",
         "submit again with --job-dir of this job: it resumes from its last checkpoint",
     ),
-    # the trainer: --check-numerics, TerminateOnNaN; NaN metrics
+    # the trainer: loss, --check-numerics; Keras: TerminateOnNaN
     (
         (
             r"\b(nan|infinity or nan|-?inf(inity)?)\b.{0,80}(in the output of|loss|gradient)"
-            r"|\bloss(es)?\b.{0,20}\bnan\b|invalid loss"
+            r"|the loss is not finite|\bloss(es)?\b.{0,20}\bnan\b|invalid loss"
         ),
         "the loss or a tensor became NaN or infinite",
         "lower the learning rate; --check-numerics names the operation",
@@ -122,11 +130,17 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
     (
         (
             r"permission '?(?P<name>[a-z]+\.[a-z]+\.[a-z]+)'? denied"
-            r"|does not have (?P<other>[a-z]+\.[a-z]+\.[a-z]+) access"
+            r"|(?P<other>\S+ does not have [a-z]+\.[a-z]+\.[a-z]+) access"
             r"|permission_?denied|\b403\b.{0,40}forbidden"
         ),
         "a permission is missing{name}",
         "grant a role with it to the job's service account ('distlaunch check' names the account)",
+    ),
+    # Linux, by its error ENOSPC
+    (
+        r"no space left on device",
+        "a disk is full",
+        "use a larger boot disk in distlaunch.yaml, or write less",
     ),
     # TensorFlow: DataLossError; the trainer: DataError
     (
@@ -136,6 +150,15 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
         ),
         "the data cannot be read",
         "see the file and record in the lines; 'distlaunch local' on the same data shows it here",
+    ),
+    # Python's FileNotFoundError and TensorFlow's NotFoundError
+    (
+        (
+            r"(filenotfounderror|notfounderror|trainer: error): "
+            r"(?P<name>.*no such file or directory.*)"
+        ),
+        "a file is missing{name}",
+        "correct its path, or write it where every task can read it, such as gs://",
     ),
     # the trainer: peer_watchdog.py; TensorFlow: UnavailableError
     (
@@ -179,8 +202,8 @@ def explain(text: str, *, exit_code: int | None = None) -> Cause | None:
     -------
         None if the cause is not known.
     """
-    for pattern, reason, remedy in _PATTERNS:
-        match = pattern.search(text)
+    for line, (pattern, reason, remedy) in product(reversed(text.splitlines()), _PATTERNS):
+        match = pattern.search(line)
         if match:
             groups = match.groupdict()
             name = next((groups[key] for key in ("name", "other") if groups.get(key)), "")

@@ -262,19 +262,36 @@ def test_a_part_of_the_log(run, cloud):
 
 
 FAILS = """\
-import json, os, sys, time
+import json, os, pathlib, signal, sys, time
 print(json.dumps({"severity": "WARNING", "message": "slow disk", "step": 3}), flush=True)
+chief_is_up = pathlib.Path(sys.argv[1])
 if json.loads(os.environ["TF_CONFIG"])["task"]["type"] == "worker":
+    while not chief_is_up.exists():
+        time.sleep(0.02)
     import pandas_is_missing
-time.sleep(0.5)
-print("trainer: error: this task lost its peers: another task ended", file=sys.stderr)
-sys.exit(1)
+lost = "trainer: error: this task lost its peers: another task ended"
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(lost))
+chief_is_up.touch()
+time.sleep(60)
+"""
+LOST = """\
+import json, os, pathlib, sys, time
+worker_has_failed = pathlib.Path(sys.argv[1])
+if json.loads(os.environ["TF_CONFIG"])["task"]["type"] == "worker":
+    print("OSError: [Errno 28] No space left on device", file=sys.stderr, flush=True)
+    worker_has_failed.touch()
+    time.sleep(60)
+while not worker_has_failed.exists():
+    time.sleep(0.02)
+for _ in range(1200):
+    print("a line on stderr", file=sys.stderr)
+sys.exit("trainer: error: this task lost its peers: another task ended")
 """
 
 
 def test_a_failed_job_names_the_first_task_its_lines_the_reason_and_the_remedy(run, tmp_path):
     with Cloud(tmp_path) as cloud:
-        failed = cloud.wait(cloud.launch(FAILS, "digits-1"))
+        failed = cloud.wait(cloud.launch(FAILS, "digits-1", *[[str(tmp_path / "up")]] * 2))
         name, at = number_of(failed), cloud.options()
         status = load_checked("status", run("status", name, "--json", *at).out)
         assert status["failure"]["task"] == "worker:0"
@@ -291,9 +308,19 @@ def test_a_failed_job_names_the_first_task_its_lines_the_reason_and_the_remedy(r
         assert (failure["task"], failure["reason"]) == ("worker:0", module)
 
 
+def test_a_task_that_lost_its_peers_is_not_blamed_though_the_job_names_it(run, tmp_path):
+    with Cloud(tmp_path) as cloud:
+        failed = cloud.wait(cloud.launch(LOST, "digits-1", *[[str(tmp_path / "failed")]] * 2))
+        assert "workerpool0-0" in failed["error"]["message"]
+        status = run("status", number_of(failed), "--json", *cloud.options()).out
+    failure = load_checked("status", status)["failure"]
+    assert (failure["task"], failure["reason"]) == ("worker:0", "a disk is full")
+    assert failure["lines"] == ["OSError: [Errno 28] No space left on device"]
+
+
 def test_lines_of_a_severity_and_above(run, tmp_path):
     with Cloud(tmp_path) as cloud:
-        job = cloud.wait(cloud.launch(FAILS, "digits-1"))
+        job = cloud.wait(cloud.launch(FAILS, "digits-1", *[[str(tmp_path / "up")]] * 2))
         words = ("logs", number_of(job), *cloud.options())
         everything = objects(run(*words, "--json").out)
         [warning, _] = [line for line in everything if line["severity"] == "WARNING"]

@@ -20,16 +20,24 @@ TEXTS = {
     "the task ran out of memory": "The replica workerpool0-0 ran out-of-memory and exited with a "
     "non-zero status of 137.",
     "the machine was preempted": "Instance was preempted.",
+    "the loss or a tensor became NaN or infinite": "trainer: error: the loss is not finite at "
+    "step 3 (inf): lower --learning-rate",
     "the loss or a tensor became NaN": "trainer: error: chief, step 12 failed: NaN in the output "
     "of MatMul (dense/MatMul) (trainer/model.py, line 7)",
     "a Python module cannot be imported: pandas": "ModuleNotFoundError: No module named 'pandas'",
     "the program does not take its arguments: unrecognized arguments: --epoch=3": "task.py: error: "
     "unrecognized arguments: --epoch=3",
-    "a permission is missing: storage.objects.get": "google.api_core.exceptions.Forbidden: 403 GET "
-    "https://storage.googleapis.com/b: a@b.iam.gserviceaccount.com does not have "
-    "storage.objects.get access to the Google Cloud Storage object.",
+    "a permission is missing: a@b.c does not have storage.objects.get": "google.api_core."
+    "exceptions.Forbidden: 403 GET https://gs/b: a@b.c does not have storage.objects.get "
+    "access to the Google Cloud Storage object.",
     "the data cannot be read": "tensorflow.python.framework.errors_impl.DataLossError: corrupted "
     "record at 12",
+    "a file is missing: [Errno 2] No such file or directory: '/data/a.csv'": "FileNotFoundError: "
+    "[Errno 2] No such file or directory: '/data/a.csv'",
+    "a disk is full": "OSError: [Errno 28] No space left on device",
+    "the image has no such command": "The replica workerpool0-0 exited with a non-zero status of "
+    "128. Termination reason: StartError. Termination log message: failed to create containerd "
+    "task: failed to create shim",
     "the cluster did not form": "trainer: error: worker:1 (10.0.0.3:2222) did not come within 60 s",
     "a step did not end": "trainer: error: chief: no step has ended for 1800 s: this task is in "
     "trainer/data.py, line 3",
@@ -53,6 +61,10 @@ def test_each_known_text_has_its_reason_and_a_remedy(reason):
         "trainer: error: the checkpoint is not of this model: its optimizer is Adam",
         "ValueError: the shapes (3,) and (4,) differ (trainer/model.py, line 7)",
         "a nanny and financial inference",
+        "W0000 dso_loader.cc:64] Could not load dynamic library 'libnvinfer.so.7'; dlerror: "
+        "libnvinfer.so.7: cannot open shared object file: No such file or directory",
+        "I0000 coordination_service.cc:630] preemption sync protocol is ready",
+        "PIL.UnidentifiedImageError: the image of label cat was not found in the index",
     ],
 )
 def test_an_unknown_text_has_no_invented_reason(text):
@@ -64,6 +76,11 @@ def test_an_unknown_text_has_no_invented_reason(text):
 def test_exit_codes_explain_what_no_text_does(code, part):
     assert part in explain("", exit_code=code).reason
     assert explain("No module named 'x'", exit_code=code).reason
+
+
+def test_the_last_line_with_a_cause_decides():
+    lines = "OSError: No space left on device\nModuleNotFoundError: No module named 'a'\nbye"
+    assert explain(lines, exit_code=137).reason == "a Python module cannot be imported: a"
 
 
 def test_tasks_that_lost_their_peers_are_victims():
