@@ -50,7 +50,8 @@ laws: $(VENV)/.test ## Run the long tests of the trainer's promises: models, kil
 	  tests/trainer_skeleton/runs/test_evaluator.py tests/trainer_skeleton/runs/test_learning_rate.py \
 	  tests/trainer_skeleton/runs/test_starters.py \
 	  tests/trainer_skeleton/runs/test_downloaded_starters.py \
-	  tests/trainer_skeleton/test_input_laws.py tests/cli/test_compare.py
+	  tests/trainer_skeleton/test_input_laws.py tests/cli/test_compare.py \
+	  tests/cli/test_forecast.py
 	@DISTLAUNCH_TEST_LAWS=1 DISTLAUNCH_TEST_TWO_DEVICES=1 $(PYTEST) --timeout=1800 \
 	  tests/trainer_skeleton/runs/test_promises.py tests/trainer_skeleton/runs/test_zoo.py
 

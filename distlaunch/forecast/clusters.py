@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.price import FILE_NAME as PRICES
 from distlaunch.checks.price import estimate_cost, load_prices
 from distlaunch.checks.request_view import JobRequest, PoolRequest
 from distlaunch.errors import DistlaunchError
-from distlaunch.forecast.fit import Target
-from distlaunch.forecast.measured import LOCAL
-from distlaunch.forecast.report import Price, forecast_shape
+from distlaunch.forecast.fit import Target, forecast_step
+from distlaunch.forecast.measured import LOCAL, measured_run
+from distlaunch.forecast.model import Range
+from distlaunch.forecast.report import Shape
 from distlaunch.job import machine_catalogue, reduction_server
 from distlaunch.job.load import FILE_NAME, load_job_file
 from distlaunch.job.model import Cluster, Machine, Pool
 from distlaunch.local.host_resources import this_machine
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from distlaunch.checks.price import Cost
     from distlaunch.forecast.measured import MeasuredRun
-    from distlaunch.forecast.report import Shape
     from distlaunch.job.model import Job
+    from distlaunch.runs.view import RunView
 
-_US = "us-central1"
+_DEFAULT_REGION = "us-central1"
+_START = Range(120, 300, 900)  # seconds: machines, image and TensorFlow
+_LOCAL_START = Range(5, 15, 40)
+_HOUR = 3600
 
 
 class Clusters:
@@ -43,7 +51,7 @@ class Clusters:
         path = project / FILE_NAME
         self._project = project
         self._job = job or (load_job_file(path, []) if path.exists() else None)
-        self._region = region or (self._job.region if self._job else None) or _US
+        self._region = region or (self._job.region if self._job else None) or _DEFAULT_REGION
         own = project / machine_catalogue.FILE_NAME
         self._catalogue = machine_catalogue.load(own if own.exists() else None)
 
@@ -81,57 +89,88 @@ class Clusters:
         batch: float | None = None,
         epochs: int | None = None,
     ) -> tuple[list[Shape], list[str]]:
-        """Return the forecasts that the runs allow, and why they do not allow others."""
+        """Return the forecasts that the runs allow, and why they do not allow others.
+
+        `batch` are rows of a task and `epochs` passes over the data, by default those of the first
+        run.
+        """
+        batch, epochs = batch or runs[0].batch, epochs or runs[0].epochs
         shapes: list[Shape] = []
         refusals: list[str] = []
-
-        def add(target: Target, count: int) -> None:
-            try:
-                shapes.append(self.forecast(runs, target, count, batch=batch, epochs=epochs))
-            except DistlaunchError as refusal:
-                refusals.append(str(refusal))
-
-        for target in targets:
-            for count in workers:
-                add(target, count)
+        for target, count in product(targets, workers):
+            with collect_error(refusals):
+                shapes.append(self._forecast(runs, target, count, batch, epochs))
         return shapes, list(dict.fromkeys(refusals))
 
-    def forecast(
-        self,
-        runs: Sequence[MeasuredRun],
-        target: Target,
-        workers: int,
-        *,
-        batch: float | None = None,
-        epochs: int | None = None,
+    def _forecast(
+        self, runs: Sequence[MeasuredRun], target: Target, count: int, batch: float, epochs: int
     ) -> Shape:
-        """Return what a cluster would take; DistlaunchError where the runs do not tell it."""
         has_servers = bool(self._job and self._job.reduction_server and target.machine.gpu_count)
-        return forecast_shape(
-            runs,
-            target,
-            workers,
-            batch=batch,
-            epochs=epochs,
-            price=None if target.is_local else self._price(target, workers, has_servers),
-            has_servers=has_servers,
-        )
+        step, sources = forecast_step(runs, target, count, batch, has_servers=has_servers)
+        steps = math.ceil(runs[0].examples / (batch * count)) * epochs
+        start = _LOCAL_START if target.is_local else _START
+        low, mid, high = (f"{seconds / 60:.2g}" for seconds in start)
+        sources["start"] = f"assumed: {mid} min ({low}-{high})"
+        pairs = zip(step, start, strict=True)
+        hours = Range(*((steps * seconds + wait) / _HOUR for seconds, wait in pairs))
+        cost = None if target.is_local else self._cost(target.machine, count, has_servers)
+        if cost and cost.an_hour is None:
+            sources["money"] = f"unknown for {', '.join(cost.unknown)}: {cost.why}"
+        elif cost:
+            estimate = "estimate from " if cost.is_estimate else ""
+            source = f"{estimate}{', '.join(cost.sources)}"
+            sources["money"] = f"{source}, {cost.strategy}, {cost.region}"
+        return Shape(target, count, batch, epochs, steps, step, hours, cost, sources)
 
-    def _price(self, target: Target, workers: int, has_servers: bool) -> Price:
-        machine = target.machine
+    def _cost(self, machine: Machine, count: int, has_servers: bool) -> Cost:
         of_task = machine.type, machine.accelerator, machine.accelerator_count
-        pools = [PoolRequest("chief", workers, *of_task)]
+        pools = [PoolRequest("chief", count, *of_task)]
         if has_servers and self._job:
-            cluster = Cluster(Pool(machine)).with_training_tasks(workers)
-            count = reduction_server.replica_count(replace(self._job, cluster=cluster))
-            pools.append(PoolRequest(reduction_server.KEY, count, reduction_server.MACHINE))
+            cluster = Cluster(Pool(machine)).with_training_tasks(count)
+            servers = reduction_server.replica_count(replace(self._job, cluster=cluster))
+            pools.append(PoolRequest(reduction_server.KEY, servers, reduction_server.MACHINE))
         strategy = self._job.scheduling.strategy if self._job else "STANDARD"
         request = JobRequest("forecast", "", self._region, tuple(pools), strategy)
         own = self._project / PRICES
         prices = load_prices(request, session=None, file=own if own.exists() else None)
-        cost = estimate_cost(request, self._catalogue, prices)
-        source = f"{', '.join(cost.sources)} in {self._region}"
-        if cost.an_hour is None:
-            source = f"unknown for {', '.join(cost.unknown)} in {self._region}: {cost.why}"
-        an_hour = None if cost.an_hour is None else float(cost.an_hour)
-        return Price(an_hour, cost.currency, source, cost.is_estimate)
+        return estimate_cost(request, self._catalogue, prices)
+
+
+@contextmanager
+def collect_error(texts: list[str]) -> Iterator[None]:
+    """Append the text of an error that the runs do not tell something."""
+    try:
+        yield
+    except DistlaunchError as error:
+        texts.append(str(error))
+
+
+def total_for(job: Job, project: Path, views: Sequence[RunView]) -> Shape | None:
+    """Return the forecast of a job from earlier runs of its project, the newest first.
+
+    None if no run tells it, or its tasks do not all train together on equal machines. The
+    ``--epochs`` and ``--batch-size`` in its args replace those of the newest run.
+    """
+    runs: list[MeasuredRun] = []
+    for view in views:
+        with collect_error([]):
+            runs.append(measured_run(view))
+    cluster, workers = job.cluster, job.cluster.workers
+    count = cluster.chief.count + (workers.count if workers else 0)
+    is_equal = not workers or workers.machine == cluster.chief.machine
+    if not runs or not is_equal or cluster.parameter_servers or job.tuning:
+        return None
+    batch, epochs = (_number_in(job.args, name) for name in ("--batch-size", "--epochs"))
+    try:
+        clusters = Clusters(project, job=job)
+        target = clusters.default()
+    except DistlaunchError:
+        return None
+    shapes, _ = clusters.forecast_all(runs, [target], [count], batch=batch, epochs=epochs)
+    return shapes[0] if shapes else None
+
+
+def _number_in(args: Sequence[str], option: str) -> int | None:
+    words = [word for arg in args for word in arg.split("=", 1)]
+    values = [value for name, value in pairwise(words) if name == option]
+    return int(values[-1]) if values and values[-1].isdecimal() else None

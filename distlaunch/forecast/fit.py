@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError
 from distlaunch.forecast.measured import LOCAL
-from distlaunch.forecast.model import Exchange, Range, Step, fit_exchange, fit_line, sharing
+from distlaunch.forecast.model import Exchange, Range, Step, fit_exchange, fit_line, shared_seconds
 from distlaunch.job.egress import egress_gbps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from distlaunch.forecast.measured import MeasuredRun
     from distlaunch.job.model import Machine
 
 _BYTES_PER_GBIT = 1e9 / 8
-# Assumptions, each with its least and most.
+_ONE = Range(1, 1, 1)
+# Assumptions: the best, the expected and the worst case.
 _CORE_EXPONENT = Range(0.5, 0.8, 1.0)  # speed of a task by its number of cores
 _VCPU = Range(1.0, 1.4, 2.0)  # time on a vCPU, half a core, by that on a core here
+_OTHER_HOST = Range(0.8, 1.0, 1.25)  # time on the same GPUs in another machine
 _EGRESS_SHARE = Range(1.0, 0.3, 0.1)  # of the documented limit that is reached
-_LATENCY = Range(0.0001, 0.0004, 0.002)  # of a message, in seconds
-_LOCAL_BYTES = Range(4e9, 1e9, 3e8)  # bytes per second between processes
+_LATENCY = Range(0.0001, 0.0004, 0.002)  # seconds of a message
+_LOCAL_SPEED = Range(4e9, 1e9, 3e8)  # bytes per second between processes
 _SPREAD = Range(0.0, 0.03, 0.15)  # of a task's compute
 _OVERLAP = Range(10.0, 1.0, 1.0)  # of an exchange that was not measured
-_FITTED = 0.2  # how far a fitted exchange may be off
-_SHARED = 0.15  # how far a step may be off where tasks share cores
+_FITTED = Range(0.8, 1.0, 1.2)  # of a fitted exchange
+_SHARED = 0.15  # of a step, where tasks share cores
+_TIME_SLICE = Range(0.0, 0.004, 1.0)  # seconds; a tick of Linux's scheduler with HZ=250
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,30 +45,16 @@ class Target:
         """Whether all tasks run on this machine."""
         return self.machine.type == LOCAL
 
-    def describe(self) -> str:
-        """Return it in words."""
+    def __str__(self) -> str:
         machine = self.machine
         gpus = f" + {machine.accelerator_count} {machine.accelerator}"
         return f"{machine.type}{gpus if machine.accelerator else ''}"
 
 
-@dataclass(frozen=True, slots=True)
-class StepForecast:
-    """The seconds of a step, and where each part comes from."""
-
-    seconds: Range
-    sources: dict[str, str]
-
-
 def forecast_step(
-    runs: Sequence[MeasuredRun],
-    target: Target,
-    tasks: int,
-    *,
-    batch: float,
-    has_servers: bool = False,
-) -> StepForecast:
-    """Return the time of a step.
+    runs: Sequence[MeasuredRun], target: Target, tasks: int, batch: float, *, has_servers: bool
+) -> tuple[Range, dict[str, str]]:
+    """Return the seconds of a step, and the source of each part.
 
     Parameters
     ----------
@@ -85,161 +75,144 @@ def forecast_step(
     DistlaunchError
         If the runs do not tell it; its text names a run that would.
     """
-    first = runs[0]
-    own = [run for run in runs if run.gradient_bytes == first.gradient_bytes]
-    cores = max(1, target.cores // tasks) if target.is_local else target.cores
-    compute, computed = _compute(own, target, cores, batch)
-    sources = {"compute": computed}
-    spread, exchange, overlap = Range(0, 0, 0), [Exchange(0, 0)] * 3, Range(1, 1, 1)
+    size = runs[0].gradient_bytes
+    own = [run for run in runs if run.gradient_bytes == size]
+    compute, source = _compute(own, target, tasks, batch)
+    sources, noise = {"compute": source}, [run.noise for run in own]
+    spread, exchange, overlap = Range(0, 0, 0), [Exchange(0, 0)] * 3, _ONE
     if tasks > 1:
         spread, sources["wait"] = _spread(own, target)
         exchange, overlap, sources["exchange"] = _exchange(runs, target)
-    share = sharing(tasks, target.cores, 1) if target.is_local else 1.0
     steps = [
-        Step(*values).seconds(
-            tasks, first.gradient_bytes or 0.0, sharing=share, has_servers=has_servers
+        Step(compute[n], exchange[n], compute[n] * spread[n], overlap[n]).seconds(
+            tasks, size or 0.0, has_servers=has_servers
         )
-        for values in zip(
-            compute,
-            exchange,
-            (c * s for c, s in zip(compute, spread, strict=True)),
-            overlap,
-            strict=True,
-        )
+        for n in range(3)
     ]
-    noise = max([run.noise for run in own] + ([_SHARED] if share > 1 else []))
-    if share > 1:
-        sources["sharing"] = (
-            f"{tasks} tasks share {target.cores} cores: all CPU time over the cores"
-        )
+    if target.is_local and tasks > target.cores:
+        noise.append(_SHARED)
+        sources["sharing"] = f"{tasks} tasks take turns on {target.cores} cores (assumed)"
+        pairs = zip(steps, _TIME_SLICE, strict=True)
+        steps = [shared_seconds(step, tasks, target.cores, part) for step, part in pairs]
     low, mid, high = sorted(steps)
-    return StepForecast(Range(low * (1 - noise), mid, high * (1 + noise)), sources)
+    return Range(low * (1 - max(noise)), mid, high * (1 + max(noise))), sources
 
 
 def _compute(
-    runs: Sequence[MeasuredRun], target: Target, cores: float, batch: float
+    runs: Sequence[MeasuredRun], target: Target, tasks: int, batch: float
 ) -> tuple[Range, str]:
-    """Return the time that a task computes on the target, for a number of rows."""
-    known = [run for run in runs if _has_same_devices(run, target)]
+    """Return the time that a task with its own cores computes, for a number of rows."""
+    cores = max(1, target.cores // tasks) if target.is_local else target.cores
+    known = [run for run in runs if _has_same_devices(run, target.machine)]
     if not known:
         raise DistlaunchError(_missing_run(target))
     exact = [
-        run for run in known if run.machine == target.machine and (run.cores == cores or run.gpus)
+        run for run in known if run.machine == target.machine and (run.gpus or run.cores == cores)
     ]
     used = exact or known
-    source = f"measured ({', '.join(run.name for run in used)})"
-    scales = {run.name: Range(1, 1, 1) for run in used}
+    source = f"measured ({_names(used)})"
     if not exact:
-        scales = {run.name: _scale(run, target, cores) for run in used}
-        on = "this machine" if used[0].is_local else used[0].machine.type
-        source += f", scaled from {used[0].cores:g} to {cores:g} cores, from {on} (assumed)"
+        of = "this machine" if used[0].is_local else used[0].machine.type
+        source += f", from {used[0].cores:g} to {cores} cores and from {of} (assumed)"
+    scales = [_ONE if exact else _scale(run, target, cores) for run in used]
     sizes = {run.batch for run in used}
-    fits = []
+    times = []
     for n in range(3):
-        points = [(run.batch, run.compute * scales[run.name][n]) for run in used]
+        points = [(r.batch, r.compute * scale[n]) for r, scale in zip(used, scales, strict=True)]
         if len(sizes) > 1:
             intercept, slope = fit_line(points)
-            fits.append(intercept + slope * batch)
+            times.append(intercept + slope * batch)
         else:
-            fits.append(sum(seconds for _, seconds in points) / len(points))
-    if len(sizes) == 1 and batch not in sizes:
-        ratio = batch / used[0].batch
-        fits = [fits[0] * min(1, ratio), fits[1] * ratio, fits[2] * max(1, ratio)]
+            times.append(fmean(seconds for _, seconds in points))
+    ratio = batch / used[0].batch
+    if len(sizes) == 1 and ratio != 1:
+        times = [times[0] * min(1, ratio), times[1] * ratio, times[2] * max(1, ratio)]
         source += f", proportional to rows (assumed; measured with {used[0].batch:g})"
-    return Range(*fits), source
+    return Range(*times), source
 
 
-def _has_same_devices(run: MeasuredRun, target: Target) -> bool:
-    if not target.machine.accelerator:
-        return not run.gpus and not run.machine.accelerator
-    if run.machine.accelerator:
-        return (run.machine.accelerator, run.machine.accelerator_count) == (
-            target.machine.accelerator,
-            target.machine.accelerator_count,
-        )
-    model = target.machine.accelerator.rpartition("_")[2].removesuffix("GB")
-    named = [gpu for gpu in run.gpus if model in gpu.upper().replace("-", " ").split()]
-    return len(named) == len(run.gpus) == target.machine.accelerator_count
+def _has_same_devices(run: MeasuredRun, machine: Machine) -> bool:
+    accelerator, count = machine.accelerator, machine.accelerator_count
+    if run.machine.accelerator or accelerator is None:
+        is_same = (run.machine.accelerator, run.machine.accelerator_count) == (accelerator, count)
+        return is_same and bool(run.gpus) == bool(count)
+    words = {word for word in accelerator.split("_") if not word.endswith("GB")}
+    model = words - {"NVIDIA", "TESLA", "MEGA"}
+    names = [{*gpu.upper().replace("-", " ").split()} for gpu in run.gpus]
+    return len(names) == count and all(model <= name for name in names)
 
 
 def _missing_run(target: Target) -> str:
     machine = target.machine
     if not machine.accelerator:
         return (
-            f"{target.describe()}: all runs are of GPUs, which do not tell the speed of CPUs; run "
-            "'distlaunch local --workers 1' on a CPU, and pass that run"
+            f"{target}: the runs are of GPUs, which do not tell the speed of CPUs; run "
+            "'CUDA_VISIBLE_DEVICES=-1 distlaunch local --workers 1', and pass that run"
         )
+    chief = "--set cluster.chief"
     return (
-        f"{target.describe()}: no run tells the speed of {machine.accelerator_count} "
-        f"{machine.accelerator} per task; submit a job of one worker with a few hundred steps: "
-        f"distlaunch submit --set cluster.chief.machine={machine.type} "
-        f"--set cluster.chief.accelerator.type={machine.accelerator} "
-        f"--set cluster.chief.accelerator.count={machine.accelerator_count} "
-        "--set cluster.workers.count=0, and pass its id"
+        f"{target}: no run tells the speed of a task with these; submit a short job of one worker "
+        f"(distlaunch submit {chief}.machine={machine.type} {chief}.accelerator.type="
+        f"{machine.accelerator} {chief}.accelerator.count={machine.accelerator_count} "
+        "--set cluster.workers.count=0), and pass its id"
     )
 
 
 def _scale(run: MeasuredRun, target: Target, cores: float) -> Range:
     """Return how many times longer than in a run a task takes on other cores."""
-    ratio = run.cores / cores
-    times = sorted(ratio**exponent for exponent in _CORE_EXPONENT)
-    vcpu = _VCPU if run.is_local and not target.is_local else Range(1, 1, 1)
+    if run.gpus:
+        return _OTHER_HOST
+    times = sorted((run.cores / cores) ** exponent for exponent in _CORE_EXPONENT)
+    vcpu = _VCPU if run.is_local and not target.is_local else _ONE
     return Range(*(time * factor for time, factor in zip(times, vcpu, strict=True)))
 
 
 def _spread(runs: Sequence[MeasuredRun], target: Target) -> tuple[Range, str]:
-    several = _on_same_network(runs, target)
+    several = _with_exchange(runs, target)
     if not several:
-        return _SPREAD, "assumed: tasks differ by 0-15 %"
+        return _SPREAD, "assumed: the times of tasks differ by 0-15 %"
     values = [run.spread for run in several]
-    mean = sum(values) / len(values)
-    return Range(min(values), mean, max(values)), f"measured ({_names(several)})"
+    return Range(min(values), fmean(values), max(values)), f"measured ({_names(several)})"
 
 
 def _exchange(runs: Sequence[MeasuredRun], target: Target) -> tuple[list[Exchange], Range, str]:
-    """Return the least, expected and most time of an exchange, its overlap, and its source."""
-    measured = _on_same_network(runs, target)
-    sized = [run for run in measured if run.gradient_bytes and run.exchange]
-    points = [(run.tasks, run.gradient_bytes or 0.0, run.exchange) for run in sized]
+    """Return the best, expected and worst exchange, its overlap, and its source."""
+    measured = _with_exchange(runs, target)
+    points = [(r.tasks, r.gradient_bytes, r.exchange) for r in measured if r.gradient_bytes]
     if len({point[:2] for point in points}) > 1:
-        fitted = fit_exchange(points)
-        exchanges = [_times(fitted, factor) for factor in (1 - _FITTED, 1, 1 + _FITTED)]
-        return exchanges, Range(1, 1, 1), f"measured, fitted ({_names(sized)})"
-    if measured:  # of one size, or an unknown one: by bandwidth, by latency, or half by each
-        run = measured[0]
-        seconds = sum(each.exchange for each in measured) / len(measured)
-        latency = Exchange(seconds / (2 * (run.tasks - 1)), 0.0)
-        size = run.gradient_bytes
-        bandwidth = Exchange(0.0, latency.latency * run.tasks / size) if size else latency
-        half = Exchange(latency.latency / 2, bandwidth.per_byte / 2) if size else latency
-        why = "by latency to bandwidth; another number of tasks would tell"
-        return [bandwidth, half, latency], Range(1, 1, 1), f"measured ({_names(measured)}), {why}"
-    if runs[0].gradient_bytes is None:
+        exchange = fit_exchange(points)
+        fitted = [Exchange(exchange.latency * f, exchange.per_byte * f) for f in _FITTED]
+        return fitted, _ONE, f"measured, fitted ({_names(measured)})"
+    size = runs[0].gradient_bytes
+    if measured:  # of one size and number of tasks
+        messages = 2 * (measured[0].tasks - 1)
+        latency = fmean(run.exchange for run in measured) / messages
+        per_byte = latency * measured[0].tasks / (measured[0].gradient_bytes or size or 1)
+        shares = (1, 0.5, 0) if size else (0, 0, 0)
+        cases = [Exchange(latency * (1 - share), per_byte * share) for share in shares]
+        why = "by bandwidth to by latency, which runs of other sizes or tasks would tell"
+        return cases, _ONE, f"measured ({_names(measured)}): {why}"
+    if size is None:
         raise DistlaunchError(
-            f"{target.describe()}: the model exchanges only the rows of a batch (a trained "
-            "Embedding), so the time depends on the data; pass a run with 2 workers there"
+            f"{target}: the model exchanges only the rows of a batch (a trained Embedding), so "
+            "that their bytes are unknown; pass a run with 2 workers there"
         )
-    if target.is_local:
-        speeds, source = _LOCAL_BYTES, "assumed: 0.3-4 GB/s between processes"
-    else:
-        gbps = egress_gbps(target.machine)
-        if gbps is None:
-            raise DistlaunchError(
-                f"{target.describe()}: no documented egress limit; pass a run with 2 workers there"
-            )
+    gbps = None if target.is_local else egress_gbps(target.machine)
+    if gbps:
         speeds = Range(*(gbps * _BYTES_PER_GBIT * share for share in _EGRESS_SHARE))
         source = f"documented limit of {gbps} Gbit/s, of which 10-100 % are reached (assumed)"
-    exchanges = [Exchange(a, 1 / speed) for a, speed in zip(_LATENCY, speeds, strict=True)]
-    return exchanges, _OVERLAP, source
+    elif target.is_local:
+        speeds, source = _LOCAL_SPEED, "assumed: 0.3-4 GB/s between processes"
+    else:
+        raise DistlaunchError(
+            f"{target}: no egress limit is documented; pass a run with 2 workers there"
+        )
+    cases = [Exchange(wait, 1 / speed) for wait, speed in zip(_LATENCY, speeds, strict=True)]
+    return cases, _OVERLAP, source
 
 
-def _times(exchange: Exchange, factor: float) -> Exchange:
-    return Exchange(exchange.latency * factor, exchange.per_byte * factor)
-
-
-def _on_same_network(runs: Sequence[MeasuredRun], target: Target) -> list[MeasuredRun]:
-    is_like: Callable[[MeasuredRun], bool] = lambda run: run.machine == target.machine  # noqa: E731
-    return [run for run in runs if run.tasks > 1 and is_like(run)]
+def _with_exchange(runs: Sequence[MeasuredRun], target: Target) -> list[MeasuredRun]:
+    return [run for run in runs if run.exchange and run.machine == target.machine]
 
 
 def _names(runs: Sequence[MeasuredRun]) -> str:

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import DistlaunchError
-from distlaunch.forecast.model import expected_maximum, sharing
+from distlaunch.forecast.model import expected_maximum
 from distlaunch.job.model import Machine
 
 if TYPE_CHECKING:
@@ -23,48 +23,21 @@ _LEAST_NOISE = 0.05  # of a step, where its epochs show less
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRun:
-    """The mean step of a run; times are in seconds, of tasks that have their cores for themselves.
-
-    Attributes
-    ----------
-    machine
-        Of the chief; its type is `LOCAL` for a run on this machine.
-    gpus
-        The names of the chief's GPUs.
-    cores
-        Those of a task.
-    tasks, replicas
-        Chief and workers, and their devices.
-    batch
-        Rows of a task.
-    compute
-        Input, forward pass, gradients and update; with one task also the exchange of its devices.
-    exchange
-        The all-reduce between tasks.
-    spread
-        The standard deviation of the tasks' `compute`, as a share of it.
-    gradient_bytes
-        Of a task; None if they vary.
-    examples, epochs
-        The rows of an epoch and the number of epochs.
-    noise
-        How much the steps of epochs differ from the mean, as a share of it.
-    """
+    """The mean step of a run; times are in seconds, of tasks with their own cores."""
 
     name: str
-    machine: Machine
-    gpus: tuple[str, ...]
-    cores: float
-    tasks: int
-    replicas: int
-    batch: float
-    compute: float
-    exchange: float
-    spread: float
-    gradient_bytes: float | None
-    examples: float
+    machine: Machine  # of the chief; its type may be `LOCAL`
+    gpus: tuple[str, ...]  # of the chief
+    cores: float  # of a task
+    tasks: int  # chief and workers
+    batch: float  # rows of a task
+    compute: float  # input, forward pass, gradients, update and the exchange of a task's devices
+    exchange: float  # between tasks
+    spread: float  # standard deviation of the tasks' `compute`, as a share of it
+    gradient_bytes: float | None  # of a task; None if they vary
+    examples: float  # of an epoch
     epochs: int
-    noise: float
+    noise: float  # the most that epochs differ from the mean, as a share
 
     @property
     def is_local(self) -> bool:
@@ -83,23 +56,29 @@ def measured_run(view: RunView) -> MeasuredRun:
             f"{view.id}: the time of its steps was not measured (an older trainer, parameter "
             "servers, a TPU or a fit script); run the trainer again with 'distlaunch local'"
         )
+    try:
+        return _read(view, summary, timing)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DistlaunchError(f"{view.id}: summary.json is not the trainer's ({error})") from None
+
+
+def _read(view: RunView, summary: Mapping[str, Any], timing: Mapping[str, Any]) -> MeasuredRun:
     tasks, machine = len(summary["tasks"]), summary.get("machine") or {}
     cores = float(machine.get("cpus") or 1)
     host = _cores_of_host(view.configuration) or cores
-    factor = sharing(tasks, host, 1.0) if view.kind == "run" else 1.0
-    base = timing["input"] + timing["compute"] + (timing["exchange"] if tasks == 1 else 0.0)
-    wait = timing["wait"] / expected_maximum(tasks) if tasks > 1 else 0.0
+    factor = max(1.0, tasks / host) if view.kind == "run" else 1.0
+    base: float = timing["input"] + timing["compute"] + (timing["exchange"] if tasks == 1 else 0.0)
+    wait: float = timing["wait"] / expected_maximum(tasks) if tasks > 1 else 0.0
     return MeasuredRun(
         name=view.id,
         machine=_machine(view),
         gpus=tuple(machine.get("gpus") or ()),
         cores=cores if factor == 1 else 1.0,
         tasks=tasks,
-        replicas=int(summary["replicas"]),
         batch=summary["global_batch"] / tasks,
         compute=base / factor,
         exchange=timing["exchange"] / factor if tasks > 1 else 0.0,
-        spread=wait / base,
+        spread=wait / base if base else 0.0,
         gradient_bytes=summary.get("gradient_bytes"),
         examples=summary.get("examples_per_epoch")
         or summary["steps_per_epoch"] * summary["global_batch"],

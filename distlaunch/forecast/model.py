@@ -30,15 +30,7 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What an all-reduce takes between two tasks.
-
-    Attributes
-    ----------
-    latency
-        Of a message.
-    per_byte
-        Seconds per byte on the connection of a task.
-    """
+    """An all-reduce between tasks: the latency of a message, and seconds per byte sent."""
 
     latency: float
     per_byte: float
@@ -56,16 +48,9 @@ class Exchange:
 class Step:
     """What the time of a step depends on.
 
-    Attributes
-    ----------
-    compute
-        Input, forward pass, gradients and update of a task that has its cores for itself.
-    exchange
-        Of the gradients.
-    spread
-        The standard deviation of a task's `compute`.
-    overlap
-        The exponent of Pollux: 1 if the exchange follows the computing, 10 if it is hidden.
+    A task computes (input, forward pass, gradients and update) for `compute` with a standard
+    deviation of `spread`. `overlap` is Pollux's exponent: 1 if the exchange follows, 10 if it is
+    hidden.
     """
 
     compute: float
@@ -73,26 +58,11 @@ class Step:
     spread: float = 0.0
     overlap: float = 1.0
 
-    def seconds(
-        self, tasks: int, size: float, *, sharing: float = 1.0, has_servers: bool = False
-    ) -> float:
-        """Return the time of a step.
-
-        Parameters
-        ----------
-        tasks
-            The chief and the workers.
-        size
-            Bytes of the gradients of a task.
-        sharing
-            How many times longer a task takes because tasks share cores, see `sharing`.
-        has_servers
-            Whether gradients are summed by Reduction Server.
-        """
+    def seconds(self, tasks: int, size: float, *, has_servers: bool = False) -> float:
+        """Return the time of a step of tasks with `size` bytes of gradients each."""
         reduce = self.exchange.reduction_server if has_servers else self.exchange.ring
         wait = self.spread * expected_maximum(tasks)
-        step = overlapped(self.compute + wait, reduce(tasks, size), self.overlap)
-        return step * sharing
+        return overlapped(self.compute + wait, reduce(tasks, size), self.overlap)
 
 
 def overlapped(compute: float, exchange: float, overlap: float) -> float:
@@ -104,12 +74,16 @@ def overlapped(compute: float, exchange: float, overlap: float) -> float:
     return longer * power
 
 
-def sharing(tasks: int, cores: float, cores_per_task: float) -> float:
-    """Return how many times longer tasks take that want more cores than a machine has.
+def shared_seconds(seconds: float, tasks: int, cores: int, time_slice: float = 0.0) -> float:
+    """Return the time of a step in which tasks take turns on fewer cores.
 
-    The time of all tasks on a CPU is then divided among all cores.
+    All CPU time is divided among the cores. If the tasks cannot be divided evenly, cores are idle
+    while the last tasks run: a whole step if it is shorter than a time slice of the scheduler
+    (Graham, Bounds on Multiprocessing Timing Anomalies, 1969).
     """
-    return max(1.0, tasks * cores_per_task / cores)
+    rest = tasks % cores
+    idle = 1 - rest / cores if rest and tasks > cores else 0.0
+    return seconds * max(1.0, tasks / cores) + idle * min(seconds, time_slice)
 
 
 def expected_maximum(count: int) -> float:

@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.forecast.fit import forecast_step
 from distlaunch.forecast.model import Range, pareto_front
 from distlaunch.text import table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from distlaunch.checks.price import Cost
     from distlaunch.forecast.fit import Target
-    from distlaunch.forecast.measured import MeasuredRun
 
-_START = {True: Range(5, 15, 40), False: Range(120, 300, 900)}  # seconds, on this machine or not
-_HOUR = 3600  # seconds
-_MINUTES = 0.1  # hours below which a time is printed in minutes
 NOT_INCLUDED = "validation, checkpoints and what is done between epochs"
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """The price of a cluster for an hour, None if a part is unknown."""
-
-    an_hour: float | None
-    currency: str
-    source: str
-    is_estimate: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +28,27 @@ class Shape:
     steps: int
     step: Range  # seconds
     hours: Range
-    price: Price | None
+    cost: Cost | None  # None on this machine
     sources: dict[str, str]
 
     @property
     def money(self) -> Range | None:
-        """The money for the hours."""
-        if self.price is None or self.price.an_hour is None:
+        """The money for the hours, None if the price is not known."""
+        if self.cost is None or self.cost.an_hour is None:
             return None
-        return Range(*(hours * self.price.an_hour for hours in self.hours))
+        an_hour = float(self.cost.an_hour)
+        return Range(*(hours * an_hour for hours in self.hours))
+
+    def describe_total(self) -> str:
+        """Return time and money in words, such as ``1.2 h (0.9-2.1), 0.6 USD (0.4-1)``."""
+        unit, scale = ("h", 1) if self.hours.mid >= 1 else ("min", 60)
+        time = f"{_text(Range(*(scale * hours for hours in self.hours)), unit)}"
+        money, cost = self.money, self.cost
+        return f"{time}, {_text(money, cost.currency)}" if money and cost else time
 
     def as_json(self, *, is_best: bool) -> dict[str, Any]:
         """Return it with the fields of ``forecast --json``."""
-        machine, price = self.target.machine, self.price
+        machine, cost = self.target.machine, self.cost
         return {
             "machine": machine.type,
             "accelerator": machine.accelerator,
@@ -70,39 +63,11 @@ class Shape:
             ),
             "hours": _json_range(self.hours),
             "money": _json_range(self.money) if self.money else None,
-            "currency": price.currency if price else None,
-            "is_estimate": price.is_estimate if price else None,
+            "currency": cost.currency if cost else None,
+            "is_estimate": cost.is_estimate if cost else None,
             "is_best": is_best,
             "sources": self.sources,
         }
-
-
-def forecast_shape(
-    runs: Sequence[MeasuredRun],
-    target: Target,
-    workers: int,
-    *,
-    batch: float | None = None,
-    epochs: int | None = None,
-    price: Price | None = None,
-    has_servers: bool = False,
-) -> Shape:
-    """Return the forecast of a cluster; DistlaunchError is raised as by `forecast_step`.
-
-    `batch` are rows of a task and `epochs` passes over the data, by default those of the first run.
-    """
-    run = runs[0]
-    batch, epochs = batch or run.batch, epochs or run.epochs
-    step = forecast_step(runs, target, workers, batch=batch, has_servers=has_servers)
-    steps = math.ceil(run.examples / (batch * workers)) * epochs
-    start = _START[target.is_local]
-    pairs = zip(step.seconds, start, strict=True)
-    hours = Range(*((steps * seconds + wait) / _HOUR for seconds, wait in pairs))
-    low, mid, high = (f"{seconds / 60:.2g}" for seconds in start)
-    sources = step.sources | {"start": f"assumed: {mid} min ({low}-{high})"}
-    if price:
-        sources["money"] = price.source
-    return Shape(target, workers, batch, epochs, steps, step.seconds, hours, price, sources)
 
 
 def best_shapes(shapes: Sequence[Shape]) -> list[Shape]:
@@ -120,7 +85,7 @@ def to_json(shapes: Sequence[Shape], refusals: Sequence[str]) -> dict[str, Any]:
 def to_text(shapes: Sequence[Shape]) -> str:
     """Return a table, and the source of each figure."""
     best = best_shapes(shapes)
-    heads = ("machine", "workers", "rows", "step ms", "examples/s", "time", "money", "")
+    heads = ("machine", "workers", "rows", "step", "examples/s", "time", "money", "")
     rows = [_row(shape, is_best=shape in best) for shape in shapes]
     lines = [table([heads, *rows]), ""]
     if best:
@@ -129,7 +94,7 @@ def to_text(shapes: Sequence[Shape]) -> str:
     for shape in shapes:
         for part, source in shape.sources.items():
             machines = notes.setdefault(f"{part}: {source}", {})
-            machines.setdefault(shape.target.describe(), []).append(shape.workers)
+            machines.setdefault(str(shape.target), []).append(shape.workers)
     for note, machines in notes.items():
         is_of_all = sum(map(len, machines.values())) == len(shapes)
         of = [f"{name} x {','.join(map(str, counts))}" for name, counts in machines.items()]
@@ -138,25 +103,23 @@ def to_text(shapes: Sequence[Shape]) -> str:
 
 
 def _row(shape: Shape, *, is_best: bool) -> tuple[str, ...]:
-    step = Range(*(1000 * seconds for seconds in shape.step))
-    money = shape.money
-    unit, scale = ("h", 1) if shape.hours.mid >= 1 else ("min", 60)
+    time, _, money = shape.describe_total().partition(", ")
     return (
-        shape.target.describe(),
+        str(shape.target),
         str(shape.workers),
         f"{shape.batch:g}",
-        _text(step),
+        _text(Range(*(1000 * seconds for seconds in shape.step)), "ms"),
         f"{shape.workers * shape.batch / shape.step.mid:,.0f}",
-        f"{_text(Range(*(scale * hours for hours in shape.hours)))} {unit}",
-        f"{_text(money)} {shape.price.currency}" if money and shape.price else "unknown",
+        time,
+        money or "unknown",
         "*" if is_best else "",
     )
 
 
-def _text(values: Range) -> str:
-    """Return a value and its range, such as ``1.2 (0.9-2.1)``."""
+def _text(values: Range, unit: str) -> str:
+    """Return a value and its range, such as ``1.2 h (0.9-2.1)``."""
     low, mid, high = map(_number, values)
-    return f"{mid} ({low}-{high})"
+    return f"{mid} {unit} ({low}-{high})"
 
 
 def _number(value: float) -> str:

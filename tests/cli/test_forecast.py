@@ -1,71 +1,236 @@
-"""`distlaunch forecast` on recorded summaries; the law trains for real."""
+"""`distlaunch forecast` on recorded summaries; the law compares it with real runs."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+from json_schemas import load_checked
 
-# The steps of benchmarks/images on a machine with two cores: `small` and `wide`, in ms.
+from distlaunch.forecast.clusters import total_for
+from distlaunch.job.load import load_job_file
+from distlaunch.runs.view import local_runs
+
+from .cloud import Cloud
+
+ROOT = Path(__file__).parents[2]
+PARTS = ("input", "compute", "exchange", "wait")
+# Steps of benchmarks/images on two cores: tasks, bytes of gradients, and the parts in ms.
 MEASURED = {
-    "small-1": (1, 51_240, 0.555, 4.663, 0.0, 0.0),
-    "small-2": (2, 51_240, 0.203, 4.58, 0.982, 0.937),
-    "wide-1": (1, 481_448, 0.32, 69.851, 0.0, 0.0),
-    "wide-2": (2, 481_448, 0.196, 69.409, 1.023, 0.908),
+    "small-1": (1, 51_240, 0.2, 3.9, 0.0, 0.0),
+    "small-2": (2, 51_240, 0.2, 4.6, 0.98, 0.94),
+    "wide-1": (1, 481_448, 0.3, 69.9, 0.0, 0.0),
+    "wide-2": (2, 481_448, 0.2, 69.4, 1.02, 0.91),
 }
+WRITE_SUMMARY = """
+import os, sys
+from pathlib import Path
+folder = Path(os.environ["AIP_MODEL_DIR"]).parent
+folder.mkdir(parents=True, exist_ok=True)
+(folder / "summary.json").write_text(sys.argv[1])
+"""
+JOB = """\
+name: digits
+region: us-central1
+args: [--epochs, "6", --batch-size=64]
+cluster:
+  chief: {machine: n1-standard-4}
+  workers: {machine: n1-standard-4, count: 1}
+"""
 
 
 @pytest.fixture
 def project(tmp_path):
     for name in MEASURED:
         write_run(tmp_path, name)
+    (tmp_path / "distlaunch.yaml").write_text(JOB)
     return tmp_path
 
 
-def write_run(project, name, **changes):
-    """Write the record and the summary of a run, as the trainer does."""
-    tasks, size, *parts = MEASURED[name]
-    seconds = {part: ms / 1000 for part, ms in zip(PARTS, parts, strict=True)}
-    timing = {"steps": 40, "total": sum(seconds.values()), **seconds, "slowest": {}, "tasks": {}}
-    epoch = {"timing": timing}
-    summary = {
-        "tasks": ["chief", "worker:0", "worker:1"][:tasks],
-        "replicas": tasks,
-        "global_batch": 64 * tasks,
-        "steps_per_epoch": 40,
-        "examples_per_epoch": 60_000,
-        "epochs": [epoch, epoch, epoch],
-        "timing": timing,
-        "gradient_bytes": size,
-        "machine": {"cpus": 1, "gpus": [], "memory_bytes": 8 << 30},
-    }
+def write_run(project, name, like=None, **changes):
+    """Write the record and the summary of a run, as launcher and trainer do."""
+    summary = summary_of(like or name)
     folder = project / ".distlaunch/local" / name
     folder.mkdir(parents=True)
     (folder / "summary.json").write_text(json.dumps(summary | changes))
     record = {"id": name, "started": "2026-11-23T12:00:00Z", "ended": "2026-11-23T12:01:00Z"}
     record |= {"state": "SUCCEEDED", "exit_code": 0, "job_dir": str(folder)}
-    record |= {"machine": f"{tasks} cores, no GPU", "cluster": {"chief": 1}}
+    cores = len(summary["tasks"])
+    record |= {"machine": f"{cores} cores, no GPU", "cluster": {"chief": 1}}
     (folder / "run.json").write_text(json.dumps(record))
 
 
-PARTS = ("input", "compute", "exchange", "wait")
+def summary_of(name):
+    tasks, size, *parts = MEASURED[name]
+    seconds = {part: ms / 1000 for part, ms in zip(PARTS, parts, strict=True)}
+    timing = {"steps": 40, "total": sum(seconds.values()), **seconds, "slowest": {}, "tasks": {}}
+    return {
+        "tasks": ["chief", "worker:0"][:tasks],
+        "replicas": tasks,
+        "global_batch": 64 * tasks,
+        "steps_per_epoch": 40,
+        "examples_per_epoch": 600_000,
+        "epochs": [{"timing": timing}] * 3,
+        "timing": timing,
+        "gradient_bytes": size,
+        "machine": {"cpus": 1, "gpus": [], "memory_bytes": 8 << 30},
+    }
 
 
-def test_a_run_tells_time_and_money_of_clusters(run, project):
-    done = run("forecast", "wide-1", "--machine", "n1-standard-4", "--workers", "1,4", cwd=project)
+@pytest.fixture
+def forecast(run, project):
+    def forecast_json(*words):
+        done = run("forecast", *words, "--json", cwd=project)
+        assert done.code == 0, done.err
+        content = load_checked("forecast", done.out)
+        return content["shapes"], content["refused"]
+
+    return forecast_json
+
+
+def test_time_and_money_of_clusters_with_their_sources(run, project):
+    done = run("forecast", "wide-1", "--workers", "1,2,4", cwd=project)
     assert done.code == 0, done.err
-    head, one, four, *_ = done.out.splitlines()
-    assert head.split() == [
-        "machine",
-        "workers",
-        "rows",
-        "step",
-        "ms",
-        "examples/s",
-        "time",
-        "money",
-    ]
-    assert one.split()[:3] == ["n1-standard-4", "1", "64"]
-    assert four.split()[:3] == ["n1-standard-4", "4", "64"]
-    assert "exchange: documented limit of 10 Gbit/s" in done.out
-    assert "list prices of 20" in done.out
+    heads, *rows = done.out.splitlines()[:4]
+    assert heads.split() == ["machine", "workers", "rows", "step", "examples/s", "time", "money"]
+    assert [row.split()[:3] for row in rows] == [["n1-standard-4", n, "64"] for n in "124"]
+    assert all("USD" in row for row in rows)
+    for text in (
+        "compute: measured (wide-1), from 1 to 4 cores and from this machine (assumed)",
+        "exchange: documented limit of 10 Gbit/s, of which 10-100 % are reached (assumed)",
+        "start: assumed: 5 min (2-15)",
+        "money: estimate from list prices of 20",
+        "not included: validation",
+    ):
+        assert text in done.out
+
+
+def test_other_tasks_on_this_machine_are_forecast_from_two_runs_of_two_models(
+    forecast, monkeypatch
+):
+    monkeypatch.setattr("distlaunch.local.host_resources._cores", lambda: (0, 1))
+    runs = ("wide-1", "wide-2", "small-2")
+    shapes, _ = forecast(*runs, "--machine", "local", "--workers", "2,3,4")
+    two, three, four = (shape["step_seconds"]["mid"] * 1000 for shape in shapes)
+    assert two == pytest.approx(71.5, rel=0.01)  # as measured
+    assert three == pytest.approx(114.5, rel=0.15)  # measured later
+    assert four == pytest.approx(152.8, rel=0.15)
+    assert "sharing" not in shapes[0]["sources"]
+    assert shapes[1]["sources"]["exchange"] == "measured, fitted (wide-2, small-2)"
+    assert shapes[0]["money"] is None
+
+
+def test_faster_and_dearer_clusters_are_on_the_front(forecast):
+    shapes, _ = forecast(
+        "wide-1",
+        "--machine",
+        "n1-standard-4",
+        "--machine",
+        "n1-highmem-4",
+        "--workers",
+        "1,4",
+        "--epochs",
+        "50",
+    )
+    best = {(shape["machine"], shape["workers"]) for shape in shapes if shape["is_best"]}
+    assert best == {("n1-standard-4", 1), ("n1-standard-4", 4)}  # high memory only costs more
+    one, four = shapes[:2]
+    assert four["hours"]["mid"] < one["hours"]["mid"] < 4 * four["hours"]["mid"]
+    assert one["money"]["low"] < one["money"]["mid"] < one["money"]["high"]
+    assert one["is_estimate"]
+
+
+def test_several_batch_sizes_tell_the_time_of_another_one(forecast, project):
+    timing = {"steps": 9, "total": 0.04, "input": 0, "compute": 0.04, "exchange": 0, "wait": 0}
+    write_run(project, "half", "wide-1", global_batch=32, timing=timing)
+    words = ("--machine", "local", "--workers", "1", "--batch-size", "128")
+    (assumed,), _ = forecast("wide-1", *words)
+    (fitted,), _ = forecast("wide-1", "half", *words)
+    assert "proportional to rows (assumed" in assumed["sources"]["compute"]
+    assert "proportional" not in fitted["sources"]["compute"]
+    # 40 ms and 70.2 ms are 9.8 ms and 0.94 ms per row.
+    ratio = fitted["step_seconds"]["mid"] / assumed["step_seconds"]["mid"]
+    assert ratio == pytest.approx((9.8 + 0.944 * 128) / (2 * 70.2), rel=0.02)
+
+
+def test_what_the_runs_do_not_tell_is_refused_with_a_run_that_would(run, forecast, project):
+    gpu = "n1-standard-8:NVIDIA_TESLA_T4"
+    done = run("forecast", "wide-1", "--machine", gpu, cwd=project)
+    assert done.code == 1
+    assert (
+        "no run tells the speed of a task with these; submit a short job of one worker" in done.err
+    )
+    assert "cluster.chief.accelerator.type=NVIDIA_TESLA_T4" in done.err
+    shapes, refused = forecast("wide-1", "--machine", gpu, "--machine", "n1-standard-4")
+    assert {shape["machine"] for shape in shapes} == {"n1-standard-4"}
+    assert len(refused) == 1
+
+    machine = {"cpus": 4, "gpus": ["Tesla T4"], "memory_bytes": 1}
+    write_run(project, "gpu", "wide-1", machine=machine)
+    shapes, refused = forecast("gpu", "--machine", gpu, "--workers", "1,2")
+    assert not refused
+    assert "limit of 16 Gbit/s" in shapes[1]["sources"]["exchange"]
+    assert "tell the speed of CPUs" in run("forecast", "gpu", cwd=project).err
+
+    write_run(project, "embedding", "wide-1", gradient_bytes=None)
+    shapes, refused = forecast("embedding", "--workers", "1,2")
+    assert [shape["workers"] for shape in shapes] == [1]
+    assert "pass a run with 2 workers there" in refused[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["untimed"], "untimed: the time of its steps was not measured"),
+        (["foreign"], "foreign: summary.json is not the trainer's ('tasks')"),
+        (["wide-1", "--machine", "n1-standard-5"], "unknown machine type; did you mean"),
+        (["wide-1", "--machine", "n1-standard-4:T4"], "did you mean 'NVIDIA_TESLA_T4'?"),
+        (["wide-1", "--machine", "N1"], "expected TYPE[:ACCELERATOR[:COUNT]] or local"),
+        (["wide-1", "--workers", "0"], "expected numbers from 1 to 1000"),
+    ],
+)
+def test_a_wrong_run_or_option_is_one_line(run, project, words, error):
+    write_run(project, "untimed", "wide-1", timing=None)
+    write_run(project, "foreign", "wide-1")
+    (project / ".distlaunch/local/foreign/summary.json").write_text('{"timing": {"total": 1}}')
+    done = run("forecast", *words, cwd=project)
+    assert done.code in (1, 2)
+    assert error in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_a_job_in_the_cloud_tells_what_its_machines_take(run, project):
+    with Cloud(project, storage=project / "buckets") as cloud:
+        summary = summary_of("wide-2") | {"machine": {"cpus": 4, "gpus": [], "memory_bytes": 1}}
+        folder = "gs://bucket/digits-1"
+        created = cloud.launch(WRITE_SUMMARY, "digits-1", [json.dumps(summary)], job_dir=folder)
+        cloud.record(project, "digits-1", cloud.wait(created))
+        done = run("forecast", "digits-1", "--json", "--workers", "2,4", cwd=project)
+    assert done.code == 0, done.err
+    two, four = load_checked("forecast", done.out)["shapes"]
+    assert two["sources"]["compute"] == "measured (digits-1)"
+    assert two["sources"]["exchange"].startswith("measured (digits-1): by bandwidth to by latency")
+    assert two["step_seconds"]["mid"] == pytest.approx(0.0715, rel=0.01)
+    # The exchange takes 1.5 times as long by bandwidth, 3 times by latency, and half by each.
+    exchange = four["step_seconds"]["mid"] - 0.0696 - 0.00091 * 1.05 / 0.589
+    assert exchange == pytest.approx(0.00102 * 2.25, rel=0.1)
+
+
+def test_a_job_is_forecast_from_the_runs_of_its_project(project):
+    job = load_job_file(project / "distlaunch.yaml", [])
+    runs = [run for run in local_runs(project) if run.id.startswith("wide")]
+    shape = total_for(job, project, runs)
+    assert (shape.workers, shape.epochs, shape.steps) == (2, 6, 4688 * 6)
+    assert "USD (" in shape.describe_total()
+    assert total_for(job, project, []) is None
+
+
+@pytest.mark.skipif("DISTLAUNCH_TEST_LAWS" not in os.environ, reason="trains for minutes")
+def test_runs_of_one_and_two_workers_predict_three_and_four_within_15_percent():
+    command = [sys.executable, str(ROOT / "benchmarks/forecast.py"), "--rounds", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1500, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
