@@ -60,6 +60,7 @@ class Attempt:
         self._has_modules = any(plan.is_module for plan in plans.values())
         self._ports = ports
         self._faults = faults
+        self.killed: set[Task] = set()  # by a fault
         self._view = view
         self._signals = signals
         self._started_at: float | None = None
@@ -174,6 +175,8 @@ class Attempt:
             number = signal.SIGKILL if fault.action == "kill" else signal.SIGSTOP
             at = f"at step {step}" if fault.step is not None else f"after {seconds:.1f} s"
             self._notify(f"{fault}: sending {number.name} to {fault.task} {at}", is_warning=True)
+            if number == signal.SIGKILL:
+                self.killed.add(fault.task)
             self._send(fault.task, number)
 
     def _send(self, task: Task, number: int) -> None:

@@ -211,8 +211,10 @@ class Runner:
             self._notify(f"likely cause: {cause}", "warning")
         output = attempt.outputs[failure.task]
         last = output.last_lines().rstrip("\n")
-        reason = explain(last, exit_code=failure.ended.exit_code)
-        report = FailureReport.of(str(failure.task), reason, last.split("\n"))
+        code = None if failure.task in attempt.killed else failure.ended.exit_code
+        report = FailureReport.of(
+            str(failure.task), explain(last, exit_code=code), last.split("\n")
+        )
         self._view.handle(JobFailed(report, shows_lines=False))
         others = (attempt.outputs[task] for task in self._tasks if task != failure.task)
         # If no other task wrote, they are what was printed just before this.

@@ -66,6 +66,15 @@ def test_lines_in_the_cloud_have_severity_task_and_step(capsys):
     ]
 
 
+@pytest.mark.usefixtures("in_cloud")
+def test_an_error_is_one_entry_with_the_step_and_the_traceback(capsys):
+    messages.error("the loss is not finite at step 12 (nan)", trace="Traceback:\n  line 3\n")
+    entry = json.loads(capsys.readouterr().err)
+    assert (entry["severity"], entry["task"], entry["step"]) == ("ERROR", "worker:1", 12)
+    last = "trainer: error: the loss is not finite at step 12 (nan)"
+    assert entry["message"] == f"Traceback:\n  line 3\n{last}"
+
+
 def test_the_format_can_be_chosen(monkeypatch, capsys):
     monkeypatch.setenv("DISTLAUNCH_LOG_FORMAT", "json")
     messages.info("a")

@@ -10,8 +10,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 from typing import Literal
+
+_STEP = re.compile(r"\bstep (\d+)\b")
 
 Severity = Literal["INFO", "WARNING", "ERROR"]
 
@@ -33,9 +36,14 @@ def warning(text: str) -> None:
     _print("WARNING", f"trainer: warning: {text}")
 
 
-def error(text: str) -> None:
-    """Print an error on stderr."""
-    _print("ERROR", f"trainer: error: {text}")
+def error(text: str, *, trace: str = "") -> None:
+    """Print an error on stderr, in one entry with a traceback if there is one.
+
+    Its step is the one that the text names.
+    """
+    step = _STEP.search(text)
+    lines = f"{trace}trainer: error: {text}"
+    _print("ERROR", lines, int(step[1]) if step else None)
 
 
 def notice(text: str) -> None:

@@ -80,8 +80,6 @@ def _let_chief_end_first() -> None:
 def _end_with(problem: str, *, debug: bool) -> None:
     """Report a problem and end, without waiting for peers as TensorFlow's own shutdown would."""
     stop_signal.end_if_pending()  # a peer that received a stop signal may be the problem
-    if debug:
-        traceback.print_exc()
-    messages.error(problem)
+    messages.error(problem, trace=traceback.format_exc() if debug else "")
     sys.stdout.flush()
     os._exit(1)
