@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "distlaunch"
 
 SHARED = {
     *("", "background", "errors", "exit_codes", "files", "paths", "resources"),
-    *("metric_file", "retry", "source_version", "text", "timestamps"),
+    *("metric_file", "notify", "retry", "source_version", "text", "timestamps"),
 }
 """Small modules without a room, and `distlaunch` itself; they import only each other."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from distlaunch.cli import completion, options, show
+from distlaunch.errors import UsageError
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
@@ -80,6 +81,7 @@ def _parse_regex(text: str) -> re.Pattern[str]:
     "is_following",
     help="Continue until the job has ended (default: no).",
 )
+@options.notify
 @options.as_json
 def logs(
     settings: Settings,
@@ -91,6 +93,7 @@ def logs(
     pattern: re.Pattern[str] | None,
     severity: str | None,
     is_following: bool,
+    notify: str | None,
     as_json: bool,
 ) -> int:
     """Show the log of a job's tasks and of the platform.
@@ -99,16 +102,25 @@ def logs(
     ended without success. Ctrl-C does not affect the job.
     """
     from distlaunch.cli.follow import follow_log, job_view
-    from distlaunch.google.jobs import has_ended, state
+    from distlaunch.google.jobs import has_ended, job_id, state
     from distlaunch.google.logs import check_tasks, task_names
     from distlaunch.google.tail import LogReader, LogSelection
+    from distlaunch.notify import Ending, notify_at_end
     from distlaunch.ui.events import Notice
 
+    if notify and not is_following:
+        raise UsageError("--notify needs --follow")
     check_tasks(tasks, located.job)
     selection = LogSelection(tasks, since, last, pattern, severity or "")
-    with job_view(settings.console(), tasks or task_names(located.job), as_json=as_json) as view:
+    ending = Ending(job_id(located.job), interrupted="RUNNING")
+    log = settings.console().log
+    with (
+        notify_at_end(notify, ending, log),
+        job_view(settings.console(), tasks or task_names(located.job), as_json=as_json) as view,
+    ):
         if is_following:
-            return follow_log(located.jobs, located.job, selection, view, per_entry=as_json)
+            ending.code = follow_log(located.jobs, located.job, selection, view, per_entry=as_json)
+            return ending.code
         reader = LogReader(located.jobs, located.job, selection, per_entry=as_json)
         view.stream(reader.read_all(located.job))
         if not has_ended(located.job):

@@ -95,6 +95,7 @@ NEWEST = ""  # the value of --resume without a job
 @click.option("--audit", is_flag=True, help="Verify that each epoch has each example exactly once.")
 @options.overrides
 @click.option("--docker", is_flag=True, help="Run the job's image, a container per task.")
+@options.notify
 @options.as_json
 @click.pass_obj
 def command(settings: Settings, /, **values: Any) -> int:
@@ -108,6 +109,8 @@ def command(settings: Settings, /, **values: Any) -> int:
       distlaunch local --workers 2 -- python anything.py
       distlaunch local --kill worker:0@step=40 --restarts 1
     """  # noqa: D301 - click wants the character that this is an escape for
+    from distlaunch.notify import Ending, notify_at_end
+
     local_options = SimpleNamespace(**values)
     console = settings.console()
     if local_options.compare is not None or local_options.batch_sizes is not None:
@@ -118,8 +121,10 @@ def command(settings: Settings, /, **values: Any) -> int:
     if local_options.rounds:
         raise UsageError("--rounds needs --compare or --batch-sizes")
     order, folder, job = _plan(console, local_options, debug=settings.debug)
-    with folder.lock():
-        return _run(console, order, folder, job, as_json=local_options.as_json)
+    ending = Ending(order.job_id, str(folder.job_dir))
+    with folder.lock(), notify_at_end(local_options.notify, ending, console.log):
+        ending.code = _run(console, order, folder, job, as_json=local_options.as_json)
+    return ending.code
 
 
 def _run(

@@ -57,6 +57,11 @@ overrides = click.option(
     shell_complete=completion.override_fields,
     help="Override a field of distlaunch.yaml, e.g. cluster.workers.count=7.",
 )
+notify = click.option(
+    "--notify",
+    metavar="COMMAND|URL",
+    help="Run a command at the end, or POST JSON to a URL (Slack, Google Chat and others).",
+)
 replace_retired = click.option(
     "--replace-retired",
     is_flag=True,

@@ -13,6 +13,7 @@ from distlaunch.cli.options import (
     follow_options,
     launch_options,
     load_launch,
+    notify,
 )
 from distlaunch.errors import GoogleError, UsageError
 from distlaunch.exit_codes import EXIT_ERROR
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.report import Report
     from distlaunch.cli import Settings
     from distlaunch.google.client import Session
+    from distlaunch.notify import Ending
     from distlaunch.submit.launcher import Launched, Launcher
     from distlaunch.submit.plan import LaunchRequest, SubmitPlan
     from distlaunch.ui.console import Console
@@ -47,6 +49,7 @@ def submit_options(command: Any) -> Any:
 @click.command("submit", cls=NamedPassthroughCommand)
 @submit_options
 @follow_options
+@notify
 @click.pass_obj
 def command(settings: Settings, /, **values: Any) -> int:
     """Check, build, push and submit the job of distlaunch.yaml, and follow it to its end.
@@ -60,13 +63,36 @@ def command(settings: Settings, /, **values: Any) -> int:
       distlaunch submit -- --epochs 20
       distlaunch submit --config config.yaml --region europe-west4
     """  # noqa: D301 - click wants the character that this is an escape for
-    from distlaunch.cli.follow import follow_or_detach
+    from distlaunch.notify import Ending, notify_at_end
 
     options = SimpleNamespace(**values)
+    if options.notify and options.detach:
+        raise UsageError("--notify needs a job that is followed: leave out --detach")
     console = settings.console()
-    submitted = launch_job(console, *load_launch(options), options)
+    order, notes = load_launch(options)
+    ending = Ending(order.job.name, order.job_dir or "")
+    if not options.cancel_on_interrupt:
+        ending.interrupted = "RUNNING"
+    with notify_at_end(None if options.dry_run else options.notify, ending, console.log):
+        ending.code = _submit(console, order, notes, options, ending)
+    return ending.code
+
+
+def _submit(
+    console: Console,
+    order: LaunchRequest,
+    notes: list[str],
+    options: SimpleNamespace,
+    ending: Ending,
+) -> int:
+    """Submit and follow a job, and return the exit code."""
+    from distlaunch.cli.follow import follow_or_detach
+
+    submitted = launch_job(console, order, notes, options)
     if isinstance(submitted, int):
         return submitted
+    record = submitted.launched.record
+    ending.job, ending.job_dir = record.launch_id, record.job_dir or ""
     return follow_or_detach(
         console,
         submitted.launched,

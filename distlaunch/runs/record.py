@@ -17,7 +17,7 @@ from distlaunch.redaction import REDACTED
 from distlaunch.source_version import commit_of, has_changes, hash_files
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from distlaunch.job.model import Job
@@ -58,7 +58,7 @@ def start_record(order: RunSpec, job: Job | None, machine: str) -> RunRecord:
     record = RunRecord(
         id=order.job_id,
         started=timestamps.format(time.time()),
-        command=("distlaunch", *map(_without_value, sys.argv[1:])),
+        command=("distlaunch", *_without_values(sys.argv[1:])),
         program=tuple(map(str, _flatten(asdict(program).values()))),
         cluster=_count_tasks(order),
         job_dir=order.job_dir,
@@ -137,10 +137,16 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _without_value(word: str) -> str:
-    """Return a word of the command line without the value of a variable, as in ``env.KEY=…``."""
-    name, equals, _ = word.partition("=")
-    return f"{name}={REDACTED}" if equals and "env." in name else word
+def _without_values(words: Sequence[str]) -> Iterator[str]:
+    """Yield a command line without values of variables, as in ``env.KEY=…``, and of --notify."""
+    before = ""
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if equals and ("env." in name or name == "--notify"):
+            yield f"{name}={REDACTED}"
+        else:
+            yield REDACTED if before == "--notify" else word
+        before = word
 
 
 def _code_files(order: RunSpec) -> list[Path]:

@@ -160,7 +160,8 @@ def test_a_job_is_followed_to_its_end(project, submit):
     with Cloud(project, faults=Faults("503@storage")) as cloud:
         done = submit(IMAGE, cloud=cloud)
         as_json = submit(IMAGE, "--json", cloud=cloud)
-        failing = submit(IMAGE, "--", "--fail", cloud=cloud)
+        notify = "echo $DISTLAUNCH_STATE $DISTLAUNCH_JOB $DISTLAUNCH_JOB_DIR > received"
+        failing = submit(IMAGE, "--notify", notify, "--", "--fail", cloud=cloud)
         names = [job["name"] for job in jobs_at(cloud)]
     assert done.code == 0, done.err
     for line in ("chief    | hello from ['--epochs=8']", "worker:0 | hello from ['--epochs=8']"):
@@ -182,6 +183,8 @@ def test_a_job_is_followed_to_its_end(project, submit):
     assert failing.code == 3
     assert "state FAILED" in failing.err
     assert "non-zero status of 7" in failing.err
+    state, job, folder = (project / "received").read_text().split()
+    assert (state, folder) == ("FAILED", f"gs://demo-bucket/digits/{job}")
 
 
 @pytest.mark.parametrize(
@@ -298,6 +301,7 @@ def test_status_names_a_refused_launch(project, submit):
     [
         (["--", "--detach"], "--detach after '--' is passed to the program"),
         (["--job-dir", "here"], "--job-dir here: expected gs://BUCKET/FOLDER"),
+        (["--detach", "--notify", "true"], "--notify needs a job that is followed: leave out"),
         (["--verbose"], "--verbose lists the image's files with --dry-run; add that"),
         (["--endpoint", "http://example.com"], "--endpoint http://example.com: expected https"),
     ],

@@ -1,0 +1,126 @@
+"""A command or a web hook that is called at the end of a run or job."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import TYPE_CHECKING
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+from distlaunch.errors import DistlaunchError, os_reason
+from distlaunch.exit_codes import EXIT_ERROR, EXIT_INTERRUPTED
+from distlaunch.text import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from distlaunch.ui.events import Level
+
+TIMEOUT = 30  # seconds for the command or the request
+_INTERRUPTED = (EXIT_INTERRUPTED, 143)  # Ctrl-C, SIGTERM
+
+
+@dataclass(slots=True)
+class Ending:
+    """How a run or job ended."""
+
+    job: str
+    job_dir: str = ""
+    code: int = EXIT_ERROR
+    interrupted: str = "CANCELLED"  # state after Ctrl-C
+
+    def fields(self, seconds: float) -> dict[str, str | int]:
+        """Return what a notification contains; `seconds` is how long the command ran."""
+        code_state = {0: "SUCCEEDED", **dict.fromkeys(_INTERRUPTED, self.interrupted)}
+        return {
+            "job": self.job,
+            "state": code_state.get(self.code, "FAILED"),
+            "exit_code": self.code,
+            "duration": round(seconds),
+            "job_dir": self.job_dir,
+        }
+
+
+@contextmanager
+def notify_at_end(
+    target: str | None, ending: Ending, log: Callable[[str, Level], object]
+) -> Iterator[Ending]:
+    """Notify `target` when the block ends, also by an error or by Ctrl-C.
+
+    Parameters
+    ----------
+    target
+        A shell command or an http(s) URL; None for no notification.
+    ending
+        The block sets its exit code.
+    log
+        Called with a text and a level if the notification fails; nothing is raised.
+    """
+    start = time.monotonic()
+    try:
+        yield ending
+    except KeyboardInterrupt:
+        ending.code = EXIT_INTERRUPTED
+        raise
+    except DistlaunchError as error:
+        ending.code = error.exit_code
+        raise
+    finally:
+        if target:
+            problem = _notify(target, ending.fields(time.monotonic() - start))
+            if problem:
+                log(f"--notify: {problem}", "warning")
+
+
+def _notify(target: str, fields: dict[str, str | int]) -> str | None:
+    """Send a notification and return what went wrong, without the secrets of a URL."""
+    text = f"{fields['job']}: {fields['state']} after {duration(int(fields['duration']))}"
+    if is_url(target):
+        return _post(target, {"text": text, **fields})
+    variables = {f"DISTLAUNCH_{key.upper()}": str(value) for key, value in fields.items()}
+    try:
+        done = subprocess.run(
+            ["/bin/sh", "-c", target],
+            input=f"{text}\n",
+            text=True,
+            env={**os.environ, **variables},
+            stdout=2,  # stdout may be read as JSON
+            timeout=TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"the command did not end within {TIMEOUT} s"
+    except OSError as error:
+        return f"the command failed: {os_reason(error)}"
+    return f"the command failed with exit code {done.returncode}" if done.returncode else None
+
+
+def is_url(target: str) -> bool:
+    """Whether a target is a URL, in place of a command."""
+    return target.lower().startswith(("http://", "https://"))
+
+
+def _post(url: str, content: dict[str, str | int]) -> str | None:
+    """POST JSON and return what went wrong."""
+    try:
+        host = urlsplit(url).hostname
+        headers = {"Content-Type": "application/json"}
+        request = Request(url, json.dumps(content).encode(), headers)  # noqa: S310 - http(s) only
+        with urlopen(request, timeout=TIMEOUT):  # noqa: S310
+            return None
+    except HTTPError as error:
+        return f"HTTP {error.code} from {host}"
+    except URLError as error:
+        reason = error.reason
+        return f"{host}: {os_reason(reason) if isinstance(reason, OSError) else reason}"
+    except OSError as error:
+        return f"{host}: {os_reason(error)}"
+    except (HTTPException, ValueError):
+        return "the URL is not valid, or its server's answer"

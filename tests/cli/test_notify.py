@@ -1,0 +1,105 @@
+"""`--notify`: a command or a web hook at the end of a run or job."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from .cloud import Cloud
+
+COMMAND = (
+    'cat > received; echo "$DISTLAUNCH_JOB $DISTLAUNCH_STATE $DISTLAUNCH_EXIT_CODE" >> received'
+)
+
+
+@contextmanager
+def web_hook(status: int = 200):
+    """Run a server that keeps what is posted to it; yield its URL and that."""
+    posted: list[dict] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            assert self.headers["Content-Type"] == "application/json"
+            posted.append(json.loads(body))
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/services/s3cret", posted
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def local(run, target: str, program: str):
+    return run("local", "--workers", 1, "--job-dir", "job", "--notify", target, "--", program)
+
+
+@pytest.mark.parametrize(
+    ("program", "state", "code"), [("true", "SUCCEEDED", 0), ("false", "FAILED", 1)]
+)
+def test_a_command_gets_variables_and_a_line(run, tmp_path, program, state, code):
+    done = local(run, COMMAND, program)
+    assert done.code == code
+    line, variables = (tmp_path / "received").read_text().splitlines()
+    assert line.startswith(f"job: {state} after ")
+    assert variables == f"job {state} {code}"
+
+
+def test_a_web_hook_gets_json_and_its_url_is_not_recorded(run, tmp_path):
+    with web_hook() as (url, posted):
+        assert local(run, url, "true").code == 0
+    (content,) = posted
+    assert content.pop("text").startswith("job: SUCCEEDED after ")
+    assert content.pop("duration") >= 0
+    assert content.pop("job_dir").endswith("job")
+    assert content == {"job": "job", "state": "SUCCEEDED", "exit_code": 0}
+    assert "s3cret" not in (tmp_path / "job/run.json").read_text()
+
+
+def test_a_notification_that_fails_is_a_warning_without_the_url(run):
+    with web_hook(404) as (url, _):
+        done = local(run, url, "true")
+    assert done.code == 0
+    assert "warning: --notify: HTTP 404 from 127.0.0.1\n" in done.err
+    closed = local(run, url, "true")
+    assert closed.code == 0
+    assert "warning: --notify: 127.0.0.1: " in closed.err
+    assert "s3cret" not in done.err + closed.err
+    failed = local(run, "exit 4", "true")
+    assert failed.code == 0
+    assert "warning: --notify: the command failed with exit code 4\n" in failed.err
+
+
+def test_an_interrupted_run_is_cancelled(tmp_path):
+    words = ["local", "--workers", "1", "--notify", COMMAND, "--", "sh", "-c", "echo up; sleep 60"]
+    command = [sys.executable, "-m", "distlaunch", *words]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert "up" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    assert (tmp_path / "received").read_text().splitlines()[1].endswith(" CANCELLED 130")
+
+
+def test_the_end_of_a_followed_job(run, tmp_path):
+    with Cloud(tmp_path) as cloud:
+        job = cloud.launch("raise SystemExit(7)", "digits-1")
+        words = ("logs", job["name"], "--notify", COMMAND, *cloud.options())
+        assert run(*words).code == 2
+        assert run(*words, "--follow").code == 3
+    assert (tmp_path / "received").read_text().splitlines()[1] == "digits-1 FAILED 3"
