@@ -107,8 +107,9 @@ def test_evaluators_and_parameter_servers_are_ended_when_the_primary_is_done(run
         if TASK in ("ps-0", "evaluator-0"):
             is_up("task")
             time.sleep(60)
-        await_up(2)
-        print(json.loads(os.environ["TF_CONFIG"])["task"]["type"])
+        print(json.loads(os.environ["TF_CONFIG"])["task"]["type"], flush=True)
+        is_up("task")
+        await_up(4)
         """,
         workers=None,
     )
