@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch import timestamps
 from distlaunch.errors import UsageError
-from distlaunch.google.jobs import parse_name
+from distlaunch.google.jobs import message_of, parse_name
 from distlaunch.job import reduction_server
 from distlaunch.job.model import TASK_TYPES
 from distlaunch.job.vertex import fields
@@ -182,7 +182,10 @@ def _text(entry: Mapping[str, Any]) -> str:
     else:
         payload = entry.get("protoPayload")
         text = json.dumps(payload, ensure_ascii=False) if payload else ""
-    return text.replace("\r\n", "\n").rstrip("\r\n").replace("\r", "\n")
+    text = text.replace("\r\n", "\n").rstrip("\r\n").replace("\r", "\n")
+    return "\n".join(
+        map(message_of, text.split("\n"))
+    )  # the platform quotes lines of structured logs
 
 
 def _task_name(google_name: str, pools: Sequence[str]) -> str:

@@ -268,6 +268,7 @@ chief_is_up = pathlib.Path(sys.argv[1])
 if json.loads(os.environ["TF_CONFIG"])["task"]["type"] == "worker":
     while not chief_is_up.exists():
         time.sleep(0.02)
+    print(json.dumps({"severity": "ERROR", "message": "no pandas", "step": 3}), file=sys.stderr)
     import pandas_is_missing
 lost = "trainer: error: this task lost its peers: another task ended"
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(lost))
@@ -329,7 +330,11 @@ def test_lines_of_a_severity_and_above(run, tmp_path):
         assert "chief    | slow disk" in lines
         assert not any("vertex   | Job" in line for line in lines)
         errors = run(*words, "--severity", "ERROR", "--task", "worker:0").out.splitlines()
-        assert errors[0] == "worker:0 | Traceback (most recent call last):"
+        assert errors[:2] == [
+            "worker:0 | no pandas",
+            "worker:0 | Traceback (most recent call last):",
+        ]
+        assert "vertex | no pandas" in run(*words, "--task", "vertex").out.splitlines()
 
 
 @pytest.mark.parametrize(
