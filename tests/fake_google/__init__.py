@@ -47,6 +47,7 @@ ROUTES = (
     ("permissions", "GET", r"storage/storage/v1/b/[^/]+/iam/testPermissions"),
     ("bucket", "GET", r"storage/storage/v1/b/[^/]+"),
     ("jobs", "GET", r"aiplatform/v1/.*/(?P<collection>customJobs|hyperparameterTuningJobs)"),
+    ("tensorboard", "GET", r"aiplatform/v1/projects/[^/]+/locations/us-central1/tensorboards/\d+"),
     ("create", "POST", r"aiplatform/v1/(?P<parent>.*)/(?P<collection>customJobs)"),
     ("token", "POST", r"oauth2/token"),
 )
@@ -113,7 +114,8 @@ class Request(NamedTuple):
 class FakeGoogle:
     """A project in which all is as a job needs it, but for what a test takes away."""
 
-    # Of project, billing, bucket, repository, account and agent; hosts of APIs; permissions.
+    # Of project, billing, bucket, repository, account, tensorboard and agent; hosts of APIs;
+    # permissions.
     without: Collection[str] = ()
     bucket: Mapping[str, str] = field(
         default_factory=lambda: {"location": "US-CENTRAL1", "locationType": "region"}
@@ -184,7 +186,7 @@ class FakeGoogle:
             raise Refused(403, "Permission denied on resource project demo-project.")
         if isinstance(failure, int):
             raise Refused(failure, "The call failed.")
-        if kind in ("account", "bucket", "repository") and kind in self.without:
+        if kind in ("account", "bucket", "repository", "tensorboard") and kind in self.without:
             raise Refused(404, "Requested entity was not found.")
 
     def _response(self, kind: str, request: Request, parts: Mapping[str, str]) -> Any:
@@ -196,6 +198,7 @@ class FakeGoogle:
             "account": {"email": "trainer@demo-project.iam.gserviceaccount.com"},
             "repository": {"format": self.repository_format, "mode": "STANDARD_REPOSITORY"},
             "bucket": dict(self.bucket),
+            "tensorboard": {"name": request.path.removeprefix("/v1/")},
             "token": {"access_token": "t", "expires_in": 3600},
         }
         return fixed.get(kind) or getattr(self, f"_{kind}")(request, **parts)

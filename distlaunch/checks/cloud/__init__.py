@@ -22,6 +22,7 @@ from distlaunch.checks.cloud.resources import (
     resource_problems,
     service_account,
     service_agent_problems,
+    tensorboard_problems,
 )
 from distlaunch.checks.problem import Problem
 from distlaunch.errors import DistlaunchError
@@ -87,6 +88,9 @@ def _checks(context: CloudContext) -> Iterator[Check]:
             if place and not _PUBLIC.fullmatch(place.project):
                 name = f"access of Vertex AI to {place}"
                 yield name, partial(service_agent_problems, context, place)
+    board = request.tensorboard or ""
+    if request.region and f"/locations/{request.region}/tensorboards/" in board:
+        yield board, partial(tensorboard_problems, context, board)
     if request.project and request.region:
         yield from quota.checks(context)
     for image in named:

@@ -164,6 +164,24 @@ def service_account(context: CloudContext, email: str) -> Resource:
     )
 
 
+def tensorboard_problems(context: CloudContext, name: str) -> Iterator[Problem]:
+    """Yield that a TensorBoard instance does not exist in the job's region.
+
+    It is read with ``tensorboards.get`` of Vertex AI, which needs aiplatform.tensorboards.get.
+    """
+    region = context.request.region
+    try:
+        context.call("GET", "aiplatform", name, region=region)
+    except GoogleError as problem:
+        if problem.status == 404:
+            create = f"gcloud ai tensorboards create --display-name=NAME --region={region}"
+            remedy = f"run '{create}', or choose one of 'gcloud ai tensorboards list'"
+            yield error("tensorboard-missing", name, "does not exist", remedy)
+            return
+        bind = f"projects add-iam-policy-binding {context.request.project}"
+        yield not_checked(name, problem, grant=context.grant(bind, "roles/aiplatform.viewer"))
+
+
 def distance_problems(context: CloudContext, target: GoogleRepository) -> Iterator[Problem]:
     """Yield that a repository is on another continent than the job."""
     region = context.request.region

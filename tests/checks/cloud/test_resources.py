@@ -106,6 +106,22 @@ def test_a_repository_must_accept_images_and_an_account_jobs(answers, expected, 
     assert codes(answers) == expected
 
 
+BOARD = "projects/demo-project/locations/us-central1/tensorboards/456"
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"), [({}, []), ({BOARD: MISSING}, ["tensorboard-missing"])]
+)
+def test_a_tensorboard_must_exist(answers, expected, codes):
+    assert codes(answers, tensorboard=BOARD) == expected
+
+
+def test_a_tensorboard_that_may_not_be_read_is_a_warning(check):
+    (problem,) = check({"tensorboard": BOARD}, answers={BOARD: DENIED})
+    assert (problem.code, problem.severity) == ("unanswered", "warning")
+    assert "--role=roles/aiplatform.viewer" in problem.remedy
+
+
 PULL = "roles/artifactregistry.reader"
 
 
