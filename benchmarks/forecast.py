@@ -29,7 +29,7 @@ EPOCHS = 3
 KNOWN, UNSEEN = (1, 2), (3, 4)
 LIMIT = 0.15
 MOST_OTHERS = 0.1  # of the machine's time, used by other processes
-TRIES = 4
+TRIES = 8
 
 Ways = dict[tuple[str, int], list[str]]
 

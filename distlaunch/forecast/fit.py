@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import median
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError
@@ -123,7 +123,7 @@ def _compute(
             intercept, slope = fit_line(points)
             times.append(intercept + slope * batch)
         else:
-            times.append(fmean(seconds for _, seconds in points))
+            times.append(median(seconds for _, seconds in points))
     ratio = batch / used[0].batch
     if len(sizes) == 1 and ratio != 1:
         times = [times[0] * min(1, ratio), times[1] * ratio, times[2] * max(1, ratio)]
@@ -172,7 +172,7 @@ def _spread(runs: Sequence[MeasuredRun], target: Target) -> tuple[Range, str]:
     if not several:
         return _SPREAD, "assumed: the times of tasks differ by 0-15 %"
     values = [run.spread for run in several]
-    return Range(min(values), fmean(values), max(values)), f"measured ({_names(several)})"
+    return Range(min(values), median(values), max(values)), f"measured ({_names(several)})"
 
 
 def _exchange(runs: Sequence[MeasuredRun], target: Target) -> tuple[list[Exchange], Range, str]:
@@ -186,7 +186,7 @@ def _exchange(runs: Sequence[MeasuredRun], target: Target) -> tuple[list[Exchang
     size = runs[0].gradient_bytes
     if measured:  # of one size and number of tasks
         messages = 2 * (measured[0].tasks - 1)
-        latency = fmean(run.exchange for run in measured) / messages
+        latency = median(run.exchange for run in measured) / messages
         per_byte = latency * measured[0].tasks / (measured[0].gradient_bytes or size or 1)
         shares = (1, 0.5, 0) if size else (0, 0, 0)
         cases = [Exchange(latency * (1 - share), per_byte * share) for share in shares]
