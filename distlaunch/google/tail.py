@@ -121,8 +121,8 @@ class LogReader:
                 for entry in entries
             ]
         return [
-            TaskLines(task, "".join(f"{entry.text}\n" for entry in group))
-            for task, group in groupby(entries, attrgetter("task"))
+            TaskLines(task, "".join(f"{entry.text}\n" for entry in group), severity=severity)
+            for (task, severity), group in groupby(entries, attrgetter("task", "severity"))
         ]
 
 

@@ -49,6 +49,8 @@ _LEVELS: dict[str, Level] = {
 }
 _COLOURS = {"error": RED, "warning": YELLOW}
 
+_SEVERITY_COLOURS = {"WARNING": YELLOW, **dict.fromkeys(("ERROR", "CRITICAL", "ALERT"), RED)}
+
 
 class ProgressView:
     """Shows what happens to a job; the first task is the primary.
@@ -79,12 +81,20 @@ class ProgressView:
         for task in tasks:
             self._prefix(task)
 
+    def _coloured(self, lines: TaskLines) -> str:
+        """Return the text of lines in the colour of their severity."""
+        colour = _SEVERITY_COLOURS.get(lines.severity)
+        if colour is None:
+            return lines.text
+        texts = lines.text.removesuffix("\n").split("\n")
+        return "".join(f"{self.console.painted(text, colour)}\n" for text in texts)
+
     def handle(self, event: Event) -> None:
         """Show an event."""
         if isinstance(event, TaskLines):
             if event.text:
                 self._has_shown_lines = True
-                self.console.lines(self._prefix(event.task), event.text)
+                self.console.lines(self._prefix(event.task), self._coloured(event))
         elif isinstance(event, Waiting):
             self._wait_for(event.text)
         elif isinstance(event, Notice):

@@ -115,6 +115,19 @@ def test_states_have_a_colour_on_a_terminal():
     )
 
 
+def test_lines_of_a_log_have_the_colour_of_their_severity_on_a_terminal():
+    shown = """
+for severity in ("INFO", "WARNING", "ERROR"):
+    view.handle(TaskLines("chief", "one\\ntwo\\n", severity=severity))
+"""
+    lines = on_a_terminal(shown).splitlines()
+    assert [line.partition("|\x1b[0m ")[2] for line in lines] == [
+        *("one", "two"),
+        *("\x1b[33mone\x1b[0m", "\x1b[33mtwo\x1b[0m"),
+        *("\x1b[31mone\x1b[0m", "\x1b[31mtwo\x1b[0m"),
+    ]
+
+
 def test_what_cannot_be_encoded_is_replaced():
     calls = "console.lines('chief | ', 'é €\\n'); console.log('€')"
     shown = in_pipes(calls, PYTHONIOENCODING="latin-1")
