@@ -28,6 +28,7 @@ _OTHERS = {
     "freeze": "--freeze",
     "audit": "--audit",
     "docker": "--docker",
+    "notify": "--notify",
 }
 
 

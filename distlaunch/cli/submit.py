@@ -135,6 +135,7 @@ def launch_job(
             connection_error = error  # reported after the problems of the job
     report = _check(order, options, session)
     _show_report(console, report)
+    _show_forecast(console, order)
     if not report.is_ready:
         if options.as_json:
             console.result(json.dumps({"event": "refused", **report.as_json()}, ensure_ascii=False))
@@ -170,6 +171,16 @@ def _show_report(console: Console, report: Report) -> None:
     for problem in reversed(report.problems):
         console.log(f"{problem.line} [{problem.code}]", problem.severity)
     console.log(format_verdict(report))
+
+
+def _show_forecast(console: Console, order: LaunchRequest) -> None:
+    """Print the time and the price of the whole job, if local runs of the project tell them."""
+    from distlaunch.forecast.clusters import total_for
+    from distlaunch.runs.view import local_runs
+
+    total = total_for(order.job, order.folder, local_runs(order.folder))
+    if total:
+        console.log(f"forecast: {total.describe_total()}")
 
 
 def _show_dry_run(console: Console, plan: SubmitPlan, *, verbose: bool) -> None:

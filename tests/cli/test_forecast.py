@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -234,3 +235,16 @@ def test_runs_of_one_and_two_workers_predict_three_and_four_within_15_percent():
     command = [sys.executable, str(ROOT / "benchmarks/forecast.py"), "--rounds", "3"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_plan_of_a_submit_has_the_time_and_the_price_of_the_job(run, project):
+    (project / "trainer.py").touch()
+    words = ("submit", "--dry-run", "--no-check", "--image=localhost:5000/digits:1")
+    location = ("--project=demo-project", "--region=us-central1", "--set=bucket=gs://demo-bucket")
+    done = run(*words, *location, "--set=module=trainer", cwd=project)
+    assert done.code == 0, done.err
+    [line] = [line for line in done.err.splitlines() if "forecast: " in line]
+    assert re.search(r"forecast: [\d.]+ (h|min) \(.*\), [\d.]+ USD \(", line)
+    for folder in (project / ".distlaunch/local").iterdir():
+        (folder / "summary.json").unlink()
+    assert "forecast: " not in run(*words, *location, "--set=module=trainer", cwd=project).err
