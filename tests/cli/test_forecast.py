@@ -230,11 +230,12 @@ def test_a_job_is_forecast_from_the_runs_of_its_project(project):
     assert total_for(job, project, []) is None
 
 
-@pytest.mark.skipif("DISTLAUNCH_TEST_LAWS" not in os.environ, reason="trains for minutes")
-def test_runs_of_one_and_two_workers_predict_three_and_four_within_15_percent():
-    command = [sys.executable, str(ROOT / "benchmarks/forecast.py"), "--rounds", "3"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1500, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
+
+    def test_runs_of_one_and_two_workers_predict_three_and_four_within_15_percent():
+        command = [sys.executable, str(ROOT / "benchmarks/forecast.py"), "--rounds", "3"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1500, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_plan_of_a_submit_has_the_time_and_the_price_of_the_job(run, project):
