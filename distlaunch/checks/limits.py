@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.request_view import WEEK
+from distlaunch.text import join_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.request_view import JobRequest, PoolRequest
@@ -23,6 +24,8 @@ MAX_REPLICAS = 10_000
 _DISK_GB = (100, 64_000)
 _DISKS = ("pd-ssd", "pd-standard", "hyperdisk-balanced")
 _ONLY_HYPERDISK = ("a3-ultragpu-", "a4-", "a4x-")  # machines that boot from nothing else
+
+_CONTEXT = r"projects/[^/]+/locations/(?P<region>[^/]+)/metadataStores/[^/]+/contexts/"
 
 # Field of the request, codes of a wrong form and a wrong region, key, pattern, form, and a command
 # that prints what is needed.
@@ -34,6 +37,14 @@ _RESOURCES = (
         r"projects/[^/]+/locations/(?P<region>[^/]+)/tensorboards/[^/]+",
         "projects/{project}/locations/{region}/tensorboards/ID",
         "gcloud ai tensorboards list --region {region}",
+    ),
+    (
+        "experiment",
+        ("experiment-region", "experiment-region"),
+        "experiment",
+        rf"{_CONTEXT}[a-z0-9][a-z0-9-]{{0,127}}",
+        "the experiment's name (a-z, 0-9 and -)",
+        "https://console.cloud.google.com/vertex-ai/experiments?project={project}",
     ),
     (
         "network",
@@ -62,17 +73,14 @@ _RESOURCES = (
 )
 
 
-def problems(request: JobRequest) -> Iterator[Problem]:
-    """Yield the limits that a job exceeds."""
+def problems(request: JobRequest, next_regions: Sequence[str] = ()) -> Iterator[Problem]:
+    """Yield the limits that a job exceeds, also in the regions to which it may be moved."""
     yield from _count_problems(request)
     for pool in request.pools:
         yield from _disk_problems(pool)
     yield from _scheduling_problems(request)
-    yield from _resource_problems(request)
-    if request.tensorboard is not None and request.service_account is None:
-        what = "a job that writes to a TensorBoard needs a service account"
-        remedy = "set service_account: one with roles/aiplatform.user and roles/storage.admin"
-        yield error("tensorboard-without-account", "tensorboard", what, remedy)
+    yield from _resource_problems(request, next_regions)
+    yield from _tracking_problems(request)
     if request.search is not None:
         yield from _tuning_problems(request.search)
 
@@ -127,7 +135,23 @@ def _scheduling_problems(request: JobRequest) -> Iterator[Problem]:
         yield warning("max-wait-ignored", "scheduling.max_wait", what, remedy)
 
 
-def _resource_problems(request: JobRequest) -> Iterator[Problem]:
+def _tracking_problems(request: JobRequest) -> Iterator[Problem]:
+    """Yield what a job lacks with a TensorBoard or an experiment, as Google's SDK does."""
+    key = "tensorboard" if request.tensorboard is not None else "experiment"
+    if getattr(request, key) is not None and request.service_account is None:
+        what = f"a job with {key} needs a service account"
+        remedy = "set service_account: one with roles/aiplatform.user and roles/storage.admin"
+        yield error(f"{key}-without-account", key, what, remedy)
+    if request.tensorboard is not None and request.experiment is not None:
+        what = "cannot be used with tensorboard"
+        remedy = "remove tensorboard; the experiment's own TensorBoard is used"
+        yield error("experiment-conflict", "experiment", what, remedy)
+    if request.experiment_run is not None and request.experiment is None:
+        what = "needs the experiment of the run"
+        yield error("experiment-conflict", "experiment_run", what, "add experiment: NAME")
+
+
+def _resource_problems(request: JobRequest, next_regions: Sequence[str]) -> Iterator[Problem]:
     names = {"project": request.project or "PROJECT", "region": request.region or "REGION"}
     for field, (code, region_code), key, pattern, form, command in _RESOURCES:
         value = getattr(request, field)
@@ -141,6 +165,10 @@ def _resource_problems(request: JobRequest) -> Iterator[Problem]:
         elif request.region and match.groupdict().get("region", request.region) != request.region:
             message = f"{value} is in {match['region']}, and the job in {request.region}"
             remedy = f"use one in {request.region}; '{shell}' lists them"
+            yield error(region_code, key, message, remedy)
+        elif region_code and next_regions and "region" in match.groupdict():
+            message = f"{value} cannot be used in {join_names(next_regions, 'or')}"
+            remedy = f"remove scheduling.regions, or {key}"
             yield error(region_code, key, message, remedy)
 
 

@@ -86,7 +86,7 @@ def run_checks(
     problems += message.result()
     for region in dict.fromkeys((request.region, *order.next_regions)):
         problems += machines.problems(replace(request, region=region), catalogue, today)
-    problems += limits.problems(request)
+    problems += limits.problems(request, order.next_regions)
     problems += gpus.problems(order, request, runtime, today)
     problems += gpus.unequal(request, is_bundled=bundled is not None)
     problems += image.problems

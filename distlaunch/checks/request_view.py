@@ -85,6 +85,8 @@ class JobRequest:
     service_account: str | None = None
     network: str | None = None
     tensorboard: str | None = None
+    experiment: str | None = None
+    experiment_run: str | None = None
     trials: int = 1
     trials_at_once: int = 1
     search: Mapping[str, Any] | None = None
@@ -127,6 +129,8 @@ def view_request(
         service_account=spec.get("serviceAccount"),
         network=spec.get("network"),
         tensorboard=spec.get("tensorboard"),
+        experiment=spec.get("experiment"),
+        experiment_run=spec.get("experimentRun"),
         trials=body.get("maxTrialCount", 1) if is_tuned else 1,
         trials_at_once=body.get("parallelTrialCount", 1) if is_tuned else 1,
         search={key: body[key] for key in body if key in _SEARCH} if is_tuned else None,

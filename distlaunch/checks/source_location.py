@@ -40,6 +40,8 @@ _FIELDS = {
     "service_account": ("{spec}serviceAccount", "{spec}serviceAccount"),
     "network": ("{spec}network", "{spec}network"),
     "tensorboard": ("{spec}tensorboard", None),
+    "experiment": ("{spec}experiment", None),
+    "experiment_run": ("{spec}experimentRun", None),
     "reduction_server": ("{spec}workerPoolSpecs.2", None),
     "tuning": ("studySpec", "{spec}hyperparameters"),
     "tuning.parameters": (None, "{spec}hyperparameters.params"),

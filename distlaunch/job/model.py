@@ -268,6 +268,8 @@ class Job:
     service_account: str | None = None
     network: str | None = None
     tensorboard: str | None = None
+    experiment: str | None = None  # its name, or its resource name
+    experiment_run: str | None = None
     reduction_server: ReductionServer | None = None
     tuning: Tuning | None = None
     vertex: Mapping[str, Any] = field(default_factory=dict)

@@ -368,6 +368,8 @@ class JobSection(Section):
     service_account: AccountEmail | None = None
     network: NonEmptyLine | None = None
     tensorboard: NonEmptyLine | None = None
+    experiment: NonEmptyLine | None = None
+    experiment_run: NonEmptyLine | None = None
     reduction_server: ReductionServerSection | None = None
     tuning: TuningSection | None = None
     vertex: Annotated[dict[str, Any] | None, or_default(dict)] = None

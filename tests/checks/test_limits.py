@@ -6,6 +6,7 @@ from distlaunch.checks.limits import problems
 from distlaunch.checks.request_view import WEEK, JobRequest, PoolRequest
 
 ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"
+EXPERIMENT = "projects/123/locations/us-central1/metadataStores/default/contexts/digits"
 BOARD = "projects/123/locations/us-central1/tensorboards/456"
 KEY = "projects/my-project/locations/us-central1/keyRings/ring/cryptoKeys/key"
 FLEX = {"strategy": "FLEX_START"}
@@ -36,6 +37,7 @@ def search(trials=4, parallel=2, parameters=("rate",)):
         request(pool(machine="a4-highgpu-8g", disk_type="hyperdisk-balanced")),
         request(timeout=WEEK, max_wait=0, **FLEX),
         request(tensorboard=BOARD, service_account=ACCOUNT),
+        request(experiment=EXPERIMENT, experiment_run=f"{EXPERIMENT}-a", service_account=ACCOUNT),
         request(region="", tensorboard=BOARD, service_account=ACCOUNT, encryption_key=KEY),
         request(service_account="123-compute@developer.gserviceaccount.com"),
         request(encryption_key=KEY, network="projects/123/global/networks/my-net"),
@@ -58,6 +60,23 @@ def test_jobs_within_the_limits_have_no_problem(allowed):
             "tensorboard-region",
             "expected projects/my-project/locations/us-central1/tensorboards/ID, got 456",
         ),
+        (request(experiment=EXPERIMENT), "experiment-without-account", "set service_account: one"),
+        (
+            request(experiment=EXPERIMENT, tensorboard=BOARD, service_account=ACCOUNT),
+            "experiment-conflict",
+            "experiment: cannot be used with tensorboard",
+        ),
+        (request(experiment_run=f"{EXPERIMENT}-a"), "experiment-conflict", "add experiment: NAME"),
+        (
+            request(experiment=EXPERIMENT.replace("us-", "eu-"), service_account=ACCOUNT),
+            "experiment-region",
+            "is in eu-central1, and the job in us-central1",
+        ),
+        (
+            request(experiment=EXPERIMENT.replace("digits", "My_Digits"), service_account=ACCOUNT),
+            "experiment-region",
+            "expected the experiment's name (a-z, 0-9 and -)",
+        ),
         (search(0, 1), "tuning-impossible", "tuning.trials: needs 1 trial or more, got 0"),
         (search(parameters=()), "tuning-impossible", "tuning.parameters: needs a parameter"),
     ],
@@ -66,6 +85,12 @@ def test_a_limit_is_an_error_with_its_remedy(exceeding, code, words):
     [problem] = problems(exceeding)
     assert (problem.code, problem.severity) == (code, "error")
     assert words in problem.line
+
+
+def test_a_tensorboard_is_refused_for_a_job_that_may_be_moved():
+    [problem] = problems(request(tensorboard=BOARD, service_account=ACCOUNT), ("us-east4",))
+    assert (problem.code, problem.severity) == ("tensorboard-region", "error")
+    assert "cannot be used in us-east4" in problem.line
 
 
 def test_only_flex_start_refuses_more_than_a_week():

@@ -48,6 +48,7 @@ ROUTES = (
     ("bucket", "GET", r"storage/storage/v1/b/[^/]+"),
     ("jobs", "GET", r"aiplatform/v1/.*/(?P<collection>customJobs|hyperparameterTuningJobs)"),
     ("tensorboard", "GET", r"aiplatform/v1/projects/[^/]+/locations/us-central1/tensorboards/\d+"),
+    ("experiment", "GET", r"aiplatform/v1/.*/locations/us-central1/metadataStores/.*/contexts/.*"),
     ("create", "POST", r"aiplatform/v1/(?P<parent>.*)/(?P<collection>customJobs)"),
     ("token", "POST", r"oauth2/token"),
 )
@@ -186,7 +187,10 @@ class FakeGoogle:
             raise Refused(403, "Permission denied on resource project demo-project.")
         if isinstance(failure, int):
             raise Refused(failure, "The call failed.")
-        if kind in ("account", "bucket", "repository", "tensorboard") and kind in self.without:
+        if (
+            kind in ("account", "bucket", "repository", "tensorboard", "experiment")
+            and kind in self.without
+        ):
             raise Refused(404, "Requested entity was not found.")
 
     def _response(self, kind: str, request: Request, parts: Mapping[str, str]) -> Any:
@@ -199,6 +203,7 @@ class FakeGoogle:
             "repository": {"format": self.repository_format, "mode": "STANDARD_REPOSITORY"},
             "bucket": dict(self.bucket),
             "tensorboard": {"name": request.path.removeprefix("/v1/")},
+            "experiment": {"name": request.path.removeprefix("/v1/")},
             "token": {"access_token": "t", "expires_in": 3600},
         }
         return fixed.get(kind) or getattr(self, f"_{kind}")(request, **parts)

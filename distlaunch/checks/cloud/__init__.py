@@ -22,7 +22,7 @@ from distlaunch.checks.cloud.resources import (
     resource_problems,
     service_account,
     service_agent_problems,
-    tensorboard_problems,
+    tracking_problems,
 )
 from distlaunch.checks.problem import Problem
 from distlaunch.errors import DistlaunchError
@@ -88,13 +88,19 @@ def _checks(context: CloudContext) -> Iterator[Check]:
             if place and not _PUBLIC.fullmatch(place.project):
                 name = f"access of Vertex AI to {place}"
                 yield name, partial(service_agent_problems, context, place)
-    board = request.tensorboard or ""
-    if request.region and f"/locations/{request.region}/tensorboards/" in board:
-        yield board, partial(tensorboard_problems, context, board)
+    for tracker in _trackers(request):
+        yield tracker, partial(tracking_problems, context, tracker)
     if request.project and request.region:
         yield from quota.checks(context)
     for image in named:
         yield str(image), partial(image_problems, context, image)
+
+
+def _trackers(request: JobRequest) -> Iterator[str]:
+    """Yield the TensorBoard and the experiment of a job that are in its region."""
+    for name in (request.tensorboard, request.experiment):
+        if name and request.region and f"/locations/{request.region}/" in name:
+            yield name
 
 
 def _resources(context: CloudContext, target: GoogleRepository | None) -> Iterator[Resource]:

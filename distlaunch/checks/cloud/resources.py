@@ -164,22 +164,30 @@ def service_account(context: CloudContext, email: str) -> Resource:
     )
 
 
-def tensorboard_problems(context: CloudContext, name: str) -> Iterator[Problem]:
-    """Yield that a TensorBoard instance does not exist in the job's region.
+def tracking_problems(context: CloudContext, name: str) -> Iterator[Problem]:
+    """Yield that a TensorBoard instance or an experiment does not exist in the job's region.
 
-    It is read with ``tensorboards.get`` of Vertex AI, which needs aiplatform.tensorboards.get.
+    They are read with ``tensorboards.get`` and ``contexts.get`` of Vertex AI.
     """
-    region = context.request.region
+    region, project = context.request.region, context.request.project
     try:
         context.call("GET", "aiplatform", name, region=region)
     except GoogleError as problem:
-        if problem.status == 404:
+        if problem.status == 404 and "/tensorboards/" in name:
             create = f"gcloud ai tensorboards create --display-name=NAME --region={region}"
             remedy = f"run '{create}', or choose one of 'gcloud ai tensorboards list'"
             yield error("tensorboard-missing", name, "does not exist", remedy)
-            return
-        bind = f"projects add-iam-policy-binding {context.request.project}"
-        yield not_checked(name, problem, grant=context.grant(bind, "roles/aiplatform.viewer"))
+        elif problem.status == 404:
+            short = name.rpartition("/")[2]
+            create = (
+                "from google.cloud import aiplatform; aiplatform.Experiment.create("
+                f"'{short}', project='{project}', location='{region}')"
+            )
+            remedy = f'run python -c "{create}"'
+            yield error("experiment-missing", name, "does not exist", remedy)
+        else:
+            bind = f"projects add-iam-policy-binding {project}"
+            yield not_checked(name, problem, grant=context.grant(bind, "roles/aiplatform.viewer"))
 
 
 def distance_problems(context: CloudContext, target: GoogleRepository) -> Iterator[Problem]:

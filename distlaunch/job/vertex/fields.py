@@ -28,6 +28,8 @@ PLAIN_FIELDS = {
     "service_account": "serviceAccount",
     "network": "network",
     "tensorboard": "tensorboard",
+    "experiment": "experiment",
+    "experiment_run": "experimentRun",
 }
 """Fields of a Job that are copied as they are, and their names in a CustomJobSpec."""
 

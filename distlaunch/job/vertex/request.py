@@ -82,9 +82,26 @@ def plain_request(
     _set_scheduling(spec, job.scheduling)
     for name, json_name in PLAIN_FIELDS.items():
         _set(spec, json_name, getattr(job, name))
+    _set_experiment(spec, job)
     if job_dir:
         spec.setdefault("baseOutputDirectory", {})["outputUriPrefix"] = job_dir
     return body
+
+
+def _set_experiment(spec: dict[str, Any], job: Job) -> None:
+    """Set the resource names of an experiment and its run that are given by their names.
+
+    Those of Vertex Experiments are contexts of the project's default metadata store, a run's after
+    its experiment (``experiment`` and ``experiment_run`` of the reference of CustomJobSpec).
+    """
+    if job.experiment is None or not job.project or not job.region:
+        return
+    store = f"projects/{job.project}/locations/{job.region}/metadataStores/default"
+    experiment = job.experiment
+    if "/" not in experiment:
+        experiment = spec["experiment"] = f"{store}/contexts/{experiment}"
+    if job.experiment_run and "/" not in job.experiment_run:
+        spec["experimentRun"] = f"{experiment}-{job.experiment_run}"
 
 
 def as_body_of(target: Collection, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -109,11 +109,24 @@ def test_a_repository_must_accept_images_and_an_account_jobs(answers, expected, 
 BOARD = "projects/demo-project/locations/us-central1/tensorboards/456"
 
 
-@pytest.mark.parametrize(
-    ("answers", "expected"), [({}, []), ({BOARD: MISSING}, ["tensorboard-missing"])]
+EXPERIMENT = (
+    "projects/demo-project/locations/us-central1/metadataStores/default/contexts/handwriting"
 )
-def test_a_tensorboard_must_exist(answers, expected, codes):
-    assert codes(answers, tensorboard=BOARD) == expected
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [({}, []), ({BOARD: MISSING, EXPERIMENT: MISSING}, ["missing"])],
+)
+@pytest.mark.parametrize("field", [{"tensorboard": BOARD}, {"experiment": "handwriting"}])
+def test_a_tensorboard_and_an_experiment_must_exist(answers, expected, field, codes):
+    assert codes(answers, **field) == [f"{name}-{code}" for name in field for code in expected]
+
+
+def test_the_command_that_creates_an_experiment_is_printed(check):
+    (problem,) = check({"experiment": "handwriting"}, answers={EXPERIMENT: MISSING})
+    create = "aiplatform.Experiment.create('handwriting', project='demo-project', location="
+    assert create in problem.remedy
 
 
 def test_a_tensorboard_that_may_not_be_read_is_a_warning(check):

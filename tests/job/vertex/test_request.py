@@ -96,6 +96,26 @@ def test_a_whole_job():
     }
 
 
+STORE = "projects/p/locations/r/metadataStores/default"
+
+
+@pytest.mark.parametrize(
+    ("place", "names", "written"),
+    [
+        ({"project": "p", "region": "r"}, ("digits", "a"), (f"{STORE}/contexts/digits", "-a")),
+        ({"project": "p", "region": "r"}, ("digits", None), (f"{STORE}/contexts/digits", None)),
+        ({}, ("projects/1/x/digits", "projects/1/x/digits-a"), ("projects/1/x/digits", "-a")),
+        ({}, (None, None), (None, None)),
+    ],
+)
+def test_an_experiment_and_its_run_are_written_as_resource_names(place, names, written):
+    experiment, run = names
+    spec = sent(replace(SMALL, experiment=experiment, experiment_run=run, **place))["jobSpec"]
+    name, suffix = written
+    assert spec.get("experiment") == name
+    assert spec.get("experimentRun") == (suffix and f"{name}{suffix}")
+
+
 ENV = {"NCCL_DEBUG": "INFO"}
 
 
