@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.exit_codes import EXIT_INTERRUPTED, EXIT_JOB_FAILED
 from distlaunch.google.client import is_loopback
 from distlaunch.google.follow import EMULATOR, GOOGLE, JobFollower
-from distlaunch.google.jobs import JobState, console_url, has_ended, job_id, state
+from distlaunch.google.jobs import JobState, console_url, has_ended, job_id, state, tensorboard_url
 from distlaunch.google.logs import task_names
 from distlaunch.google.tail import LogSelection
 from distlaunch.submit import launcher as launches
@@ -80,6 +80,8 @@ def show_submitted(console: Console, launched: Launched) -> dict[str, str | None
     console.log(f"submitted {record.launch_id}" + (f": {url}" if url else ""))
     if record.job_dir:
         console.log(f"job folder {record.job_dir}")
+    if url and (board := tensorboard_url(job)):
+        console.log(f"TensorBoard {board}")
     return {"job": record.launch_id, "name": record.resource, "console": url}
 
 

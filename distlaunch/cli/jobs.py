@@ -195,6 +195,7 @@ def cancel(_: Settings, located: LocatedJob, *, as_json: bool) -> None:
 @options.with_job
 @options.overrides
 @options.follow_options
+@options.notify
 @options.as_json
 def resubmit(
     settings: Settings,
@@ -203,6 +204,7 @@ def resubmit(
     overrides: tuple[str, ...],
     program_args: tuple[str, ...],
     is_new: bool,
+    notify: str | None,
     **follow: bool,
 ) -> int:
     """Submit a job again: the same image by digest, machines, arguments and variables.
@@ -211,16 +213,25 @@ def resubmit(
     after -- are appended to the program's.
     """
     from distlaunch.cli.follow import follow_or_detach
+    from distlaunch.notify import Ending, notify_at_end
     from distlaunch.submit.launcher import Launcher
     from distlaunch.ui.progress_view import ProgressView
 
     options.reject_launcher_options(program_args)
+    if notify and follow["detach"]:
+        raise UsageError("--notify needs a job that is followed: leave out --detach")
     console = settings.console()
     launcher = Launcher(Path.cwd(), located.jobs, ProgressView(console, ["image"]).handle)
     launched = launcher.resubmit(
         located.job, overrides=overrides, program_args=program_args, is_new=is_new
     )
-    return follow_or_detach(console, launched, launcher, **follow)
+    record = launched.record
+    ending = Ending(record.launch_id, record.job_dir or "")
+    if not follow["cancel_on_interrupt"]:
+        ending.interrupted = "RUNNING"
+    with notify_at_end(notify, ending, console.log):
+        ending.code = follow_or_detach(console, launched, launcher, **follow)
+    return ending.code
 
 
 def _json(value: Any) -> str:

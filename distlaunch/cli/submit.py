@@ -174,7 +174,7 @@ def _show_report(console: Console, report: Report) -> None:
 
 
 def _show_forecast(console: Console, order: LaunchRequest) -> None:
-    """Print the time and the price of the whole job, if local runs of the project tell them."""
+    """Print the time and the price of the whole job, if its local runs allow a forecast."""
     from distlaunch.forecast.clusters import total_for
     from distlaunch.runs.view import local_runs
 

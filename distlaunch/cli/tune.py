@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from distlaunch.google.follow import JobFollower
     from distlaunch.google.jobs import Jobs
     from distlaunch.job.model import Tuning
+    from distlaunch.notify import Ending
     from distlaunch.submit.lookup import LocatedJob
     from distlaunch.tune.report import TrialPrice
     from distlaunch.tune.trial import Trial
@@ -66,6 +67,7 @@ _CLOUD_ONLY = (  # options that --local does not have
     is_flag=True,
     help="Cancel the job on Ctrl-C (default: it keeps running).",
 )
+@options.notify
 @click.pass_obj
 def command(settings: Settings, /, **values: Any) -> int:
     """Search for the best options by the tuning section of distlaunch.yaml.
@@ -78,18 +80,30 @@ def command(settings: Settings, /, **values: Any) -> int:
       distlaunch tune --parallel 4 -- --epochs=5
       distlaunch tune --attach
     """  # noqa: D301 - click wants the character that this is an escape for
+    from distlaunch.notify import Ending, notify_at_end
+
     tune_options = SimpleNamespace(**values)
-    console = settings.console()
-    if tune_options.is_local:
-        return _tune_here(console, tune_options)
-    if tune_options.workers:
+    if tune_options.workers and not tune_options.is_local:
         raise UsageError("--workers is for --local; add that, or --set cluster.workers.count=N")
-    if tune_options.attach is not None:
-        return _attach(console, tune_options)
-    return _submit(console, tune_options)
+    console = settings.console()
+    ending = Ending("tune")
+    if not (tune_options.is_local or tune_options.cancel_on_interrupt):
+        ending.interrupted = "RUNNING"
+    target = None if tune_options.dry_run else tune_options.notify
+    with notify_at_end(target, ending, console.log):
+        ending.code = _tune(console, tune_options, ending)
+    return ending.code
 
 
-def _submit(console: Console, values: SimpleNamespace) -> int:
+def _tune(console: Console, values: SimpleNamespace, ending: Ending) -> int:
+    if values.is_local:
+        return _tune_here(console, values, ending)
+    if values.attach is not None:
+        return _attach(console, values, ending)
+    return _submit(console, values, ending)
+
+
+def _submit(console: Console, values: SimpleNamespace, ending: Ending) -> int:
     """Submit the tuning job and follow it."""
     from distlaunch.cli.follow import show_submitted
     from distlaunch.job import vertex
@@ -106,6 +120,7 @@ def _submit(console: Console, values: SimpleNamespace) -> int:
     if isinstance(submitted, int):
         return submitted
     record = submitted.launched.record
+    ending.job, ending.job_dir = record.launch_id, record.job_dir or ""
     try:
         show_submitted(console, submitted.launched)
         set_options = [*_set_options(values), "--set=tuning=null"]
@@ -122,7 +137,7 @@ def _submit(console: Console, values: SimpleNamespace) -> int:
         submitted.launcher.close(record)
 
 
-def _attach(console: Console, values: SimpleNamespace) -> int:
+def _attach(console: Console, values: SimpleNamespace, ending: Ending) -> int:
     """Follow a tuning job that exists."""
     from distlaunch.google.jobs import job_id
     from distlaunch.submit.lookup import JobLocator
@@ -133,6 +148,7 @@ def _attach(console: Console, values: SimpleNamespace) -> int:
         raise DistlaunchError(
             f"{job_id(located.job)} is not a tuning job; follow it with 'distlaunch logs --follow'"
         )
+    ending.job = job_id(located.job)
     train = ["distlaunch", "submit", "--set=tuning=null"]
     price = _price_of_job(located)
     return _follow(console, located.jobs, located.job, train, values, price=price)
@@ -216,7 +232,7 @@ def _leave(
         view.stream(follower)
 
 
-def _tune_here(console: Console, values: SimpleNamespace) -> int:
+def _tune_here(console: Console, values: SimpleNamespace, ending: Ending) -> int:
     """Run the trials on this machine, show them, and return the exit code."""
     from distlaunch.local.order import (
         check_no_job_dir,
@@ -249,6 +265,7 @@ def _tune_here(console: Console, values: SimpleNamespace) -> int:
     old = move_aside(folder) if values.is_new else None
     if old:
         console.log(f"the earlier search is in {old.relative_to(project)}")
+    ending.job, ending.job_dir = folder.name, str(folder)
     plan = SearchPlan(project, folder, job, tuning, local_options, words)
     search = LocalSearch(plan)
     train = ["distlaunch", "local", *local_options, "--", *words]

@@ -138,7 +138,7 @@ class Clusters:
 
 @contextmanager
 def collect_error(texts: list[str]) -> Iterator[None]:
-    """Append the text of an error that the runs do not tell something."""
+    """Append the text of an error: what the runs are not enough for."""
     try:
         yield
     except DistlaunchError as error:
@@ -148,7 +148,7 @@ def collect_error(texts: list[str]) -> Iterator[None]:
 def total_for(job: Job, project: Path, views: Sequence[RunView]) -> Shape | None:
     """Return the forecast of a job from earlier runs of its project, the newest first.
 
-    None if no run tells it, or its tasks do not all train together on equal machines. The
+    None if the runs are not enough, or its tasks do not all train together on equal machines. The
     ``--epochs`` and ``--batch-size`` in its args replace those of the newest run.
     """
     runs: list[MeasuredRun] = []

@@ -1,4 +1,4 @@
-"""What earlier runs tell about the steps of another cluster: measured, documented or assumed."""
+"""The steps of another cluster, from those of earlier runs: measured, documented or assumed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _SPREAD = Range(0.0, 0.03, 0.15)  # of a task's compute
 _OVERLAP = Range(10.0, 1.0, 1.0)  # of an exchange that was not measured
 _FITTED = Range(0.8, 1.0, 1.2)  # of a fitted exchange
 _SHARED = 0.15  # of a step, where tasks share cores
-_TIME_SLICE = Range(0.0, 0.004, 1.0)  # seconds; a tick of Linux's scheduler with HZ=250
+_TIME_SLICE = Range(0.0, 0.004, 0.004)  # seconds; a tick of Linux's scheduler with HZ=250
+_UNMOVED = Range(0.0, 0.3, 1.0)  # of a step, in which a core is idle though tasks wait for one
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def forecast_step(
     ----------
     runs
         The first is of the model in question; others with the same bytes of gradients are taken
-        for runs of it, and the rest only tell how fast tasks exchange bytes.
+        for runs of it; of the rest only the exchange is used.
     target
         The machine.
     tasks
@@ -73,7 +74,7 @@ def forecast_step(
     Raises
     ------
     DistlaunchError
-        If the runs do not tell it; its text names a run that would.
+        If the runs are not enough; its text names a run to add.
     """
     size = runs[0].gradient_bytes
     own = [run for run in runs if run.gradient_bytes == size]
@@ -92,8 +93,11 @@ def forecast_step(
     if target.is_local and tasks > target.cores:
         noise.append(_SHARED)
         sources["sharing"] = f"{tasks} tasks take turns on {target.cores} cores (assumed)"
-        pairs = zip(steps, _TIME_SLICE, strict=True)
-        steps = [shared_seconds(step, tasks, target.cores, part) for step, part in pairs]
+        cases = zip(steps, _TIME_SLICE, _UNMOVED, strict=True)
+        steps = [
+            shared_seconds(step, tasks, target.cores, time_slice=part, unmoved=share)
+            for step, part, share in cases
+        ]
     low, mid, high = sorted(steps)
     return Range(low * (1 - max(noise)), mid, high * (1 + max(noise))), sources
 
@@ -146,12 +150,12 @@ def _missing_run(target: Target) -> str:
     machine = target.machine
     if not machine.accelerator:
         return (
-            f"{target}: the runs are of GPUs, which do not tell the speed of CPUs; run "
+            f"{target}: the runs are of GPUs, and steps on CPUs were not measured; run "
             "'CUDA_VISIBLE_DEVICES=-1 distlaunch local --workers 1', and pass that run"
         )
     chief = "--set cluster.chief"
     return (
-        f"{target}: no run tells the speed of a task with these; submit a short job of one worker "
+        f"{target}: no run measured a task with these; submit a short job of one worker "
         f"(distlaunch submit {chief}.machine={machine.type} {chief}.accelerator.type="
         f"{machine.accelerator} {chief}.accelerator.count={machine.accelerator_count} "
         "--set cluster.workers.count=0), and pass its id"
@@ -190,7 +194,7 @@ def _exchange(runs: Sequence[MeasuredRun], target: Target) -> tuple[list[Exchang
         per_byte = latency * measured[0].tasks / (measured[0].gradient_bytes or size or 1)
         shares = (1, 0.5, 0) if size else (0, 0, 0)
         cases = [Exchange(latency * (1 - share), per_byte * share) for share in shares]
-        why = "by bandwidth to by latency, which runs of other sizes or tasks would tell"
+        why = "by bandwidth to by latency; runs of other sizes or tasks separate them"
         return cases, _ONE, f"measured ({_names(measured)}): {why}"
     if size is None:
         raise DistlaunchError(

@@ -311,5 +311,18 @@ def console_url(job: Mapping[str, Any], project: str) -> str:
     )
 
 
+def tensorboard_url(job: Mapping[str, Any]) -> str | None:
+    """Return the URL of a job's page in its Vertex AI TensorBoard, None without one.
+
+    It has the form of ``custom_job_tensorboard_console_uri`` of google-cloud-aiplatform.
+    """
+    board: str | None = (job.get("jobSpec") or job.get("trialJobSpec") or {}).get("tensorboard")
+    if not board:
+        return None
+    name = parse_name(job["name"])
+    path = f"{board}/experiments/{name.id}".replace("/", "+")
+    return f"https://{name.region}.tensorboard.googleusercontent.com/experiment/{path}"
+
+
 def _age(job: Mapping[str, Any]) -> tuple[str, str]:
     return str(job.get("createTime", "")), str(job.get("name", ""))

@@ -34,6 +34,7 @@ def as_json(job: dict[str, Any], project: str, endpoint: str | None = None) -> d
         "trials": dict(trials),
         "job_dir": (spec.get("baseOutputDirectory") or {}).get("outputUriPrefix") or None,
         "console": google_jobs.console_url(job, project),
+        "tensorboard": google_jobs.tensorboard_url(job),
         "endpoint": endpoint,
         "error": google_jobs.error_message(job) or None,
     }
@@ -55,6 +56,7 @@ def describe(job: dict[str, Any], project: str, endpoint: str | None = None) -> 
         ("job folder", status["job_dir"]),
         ("endpoint", endpoint),
         ("link", None if endpoint else status["console"]),
+        ("tensorboard", None if endpoint else status["tensorboard"]),
     ]
     width = max(len(name) for name, _ in facts)
     return "\n".join(f"{name.ljust(width)}  {text}" for name, text in facts if text)

@@ -145,7 +145,7 @@ def test_faster_and_dearer_clusters_are_on_the_front(forecast):
     assert one["is_estimate"]
 
 
-def test_several_batch_sizes_tell_the_time_of_another_one(forecast, project):
+def test_several_batch_sizes_give_the_time_of_another_one(forecast, project):
     timing = {"steps": 9, "total": 0.04, "input": 0, "compute": 0.04, "exchange": 0, "wait": 0}
     write_run(project, "half", "wide-1", global_batch=32, timing=timing)
     words = ("--machine", "local", "--workers", "1", "--batch-size", "128")
@@ -158,13 +158,11 @@ def test_several_batch_sizes_tell_the_time_of_another_one(forecast, project):
     assert ratio == pytest.approx((9.8 + 0.944 * 128) / (2 * 70.2), rel=0.02)
 
 
-def test_what_the_runs_do_not_tell_is_refused_with_a_run_that_would(run, forecast, project):
+def test_what_was_not_measured_is_refused_with_a_run_that_would_measure_it(run, forecast, project):
     gpu = "n1-standard-8:NVIDIA_TESLA_T4"
     done = run("forecast", "wide-1", "--machine", gpu, cwd=project)
     assert done.code == 1
-    assert (
-        "no run tells the speed of a task with these; submit a short job of one worker" in done.err
-    )
+    assert "no run measured a task with these; submit a short job of one worker" in done.err
     assert "cluster.chief.accelerator.type=NVIDIA_TESLA_T4" in done.err
     shapes, refused = forecast("wide-1", "--machine", gpu, "--machine", "n1-standard-4")
     assert {shape["machine"] for shape in shapes} == {"n1-standard-4"}
@@ -175,7 +173,7 @@ def test_what_the_runs_do_not_tell_is_refused_with_a_run_that_would(run, forecas
     shapes, refused = forecast("gpu", "--machine", gpu, "--workers", "1,2")
     assert not refused
     assert "limit of 16 Gbit/s" in shapes[1]["sources"]["exchange"]
-    assert "tell the speed of CPUs" in run("forecast", "gpu", cwd=project).err
+    assert "steps on CPUs were not measured" in run("forecast", "gpu", cwd=project).err
 
     write_run(project, "embedding", "wide-1", gradient_bytes=None)
     shapes, refused = forecast("embedding", "--workers", "1,2")
@@ -204,7 +202,7 @@ def test_a_wrong_run_or_option_is_one_line(run, project, words, error):
     assert len(done.err.splitlines()) == 1
 
 
-def test_a_job_in_the_cloud_tells_what_its_machines_take(run, project):
+def test_a_job_in_the_cloud_is_measured_on_its_machines(run, project):
     with Cloud(project, storage=project / "buckets") as cloud:
         summary = summary_of("wide-2") | {"machine": {"cpus": 4, "gpus": [], "memory_bytes": 1}}
         folder = "gs://bucket/digits-1"

@@ -102,4 +102,10 @@ def test_the_end_of_a_followed_job(run, tmp_path):
         words = ("logs", job["name"], "--notify", COMMAND, *cloud.options())
         assert run(*words).code == 2
         assert run(*words, "--follow").code == 3
-    assert (tmp_path / "received").read_text().splitlines()[1] == "digits-1 FAILED 3"
+        received = tmp_path / "received"
+        assert received.read_text().splitlines()[1] == "digits-1 FAILED 3"
+        again = ("resubmit", job["name"], "--notify", COMMAND, *cloud.options())
+        assert run(*again, "--detach").code == 2
+        assert run(*again).code == 3
+        name, state, _ = received.read_text().splitlines()[1].split()
+        assert (name != "digits-1", state) == (True, "FAILED")

@@ -125,8 +125,10 @@ def test_trials_here_and_the_best_command(tune, project, monkeypatch):
     assert done.code == 1
     assert ".distlaunch/tune/digits has a search with other arguments; --new starts" in done.err
     monkeypatch.delenv("FAIL")
-    done = tune("--local", "--trials=1", "--new", *PROGRAM)
+    notify = 'echo "$DISTLAUNCH_JOB $DISTLAUNCH_STATE" > notified'
+    done = tune("--local", "--trials=1", "--new", "--notify", notify, *PROGRAM)
     assert done.code == 0
+    assert (project / "notified").read_text() == "digits SUCCEEDED\n"
     assert "the earlier search is in .distlaunch/tune/digits.1" in done.err
     assert len(list((project / ".distlaunch/tune/digits.1").glob("trial-*"))) == 4
 
@@ -241,7 +243,9 @@ def test_a_tuning_job_and_its_trials(tune, project, monkeypatch):
         assert result["trials"][0]["currency"] == "USD"
         assert result["trials"][0]["cost"] > 0.01
         (project / "distlaunch.prices.yaml").unlink()
-        listed = tune("--endpoint", cloud.url, "--attach")
+        notify = 'echo "$DISTLAUNCH_JOB $DISTLAUNCH_STATE" > notified'
+        listed = tune("--endpoint", cloud.url, "--attach", "--notify", notify)
+        assert (project / "notified").read_text() == f"{result['job']} SUCCEEDED\n"
         assert listed.out.splitlines()[0].endswith("COST (ESTIMATE)")
 
         # What is printed trains once.

@@ -72,8 +72,10 @@ def test_the_slowest_of_several_and_shared_cores():
         [0, 0.564, 0.846, 1.029], rel=0.05
     )
     assert [shared_seconds(6, n, 2) for n in (1, 2, 3, 4)] == [6, 6, 9, 12]
-    assert [shared_seconds(6, n, 2, 1) for n in (1, 2, 3, 4)] == [6, 6, 9.5, 12]
-    assert shared_seconds(6, 3, 2, 100) == 12  # in two turns
+    sliced = [shared_seconds(6, n, 2, time_slice=1) for n in (1, 2, 3, 4)]
+    assert sliced == [6, 6, 9.5, 12]
+    assert shared_seconds(6, 3, 2, time_slice=100) == 12  # in two turns
+    assert shared_seconds(6, 3, 2, time_slice=1, unmoved=0.5) == 10.5
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=12))

@@ -249,6 +249,12 @@ def test_state_error_and_page_of_a_job():
         "https://console.cloud.google.com/agent-platform/locations/europe-west4/training/77"
         "?project=my-project"
     )
+    assert google_jobs.tensorboard_url(job) is None
+    job["jobSpec"] = {"tensorboard": "projects/123/locations/europe-west4/tensorboards/4"}
+    assert google_jobs.tensorboard_url(job) == (
+        "https://europe-west4.tensorboard.googleusercontent.com/experiment/"
+        "projects+123+locations+europe-west4+tensorboards+4+experiments+77"
+    )
     assert google_jobs.state({}) == "UNSPECIFIED"
 
 

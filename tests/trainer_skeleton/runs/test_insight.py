@@ -85,5 +85,8 @@ def test_tensorboard_has_scalars_histograms_layers_and_a_profile(finished):
     plugins = board.PluginTagToContent("histograms")
     assert {"sequential/dense/kernel", "sequential/dense_1/bias"} <= plugins.keys()
     assert board.PluginTagToContent("graph_keras_model").keys() == {"keras"}
+    functions = board.Graph().library.function  # of TensorFlow's graph
+    operations = {node.op for function in functions for node in function.node_def}
+    assert {"MatMul", "CollectiveReduceV2", "ResourceApplyAdam"} & operations >= {"MatMul"}
     [profile] = logs.glob("plugins/profile/*/*.xplane.pb")  # of the chief alone
     assert profiled_steps(profile) == {23, 24, 25, 26}

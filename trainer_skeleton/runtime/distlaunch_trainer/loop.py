@@ -379,6 +379,8 @@ class Loop:
         self._check_finite(int(results.not_finite), first, loss)
         self._rows_of_epoch += int(results.rows)
         self._progress = replace(self._progress, step=end)
+        if not self._steps_per_execution.is_measured:  # of this process
+            self._report.graph(self._steps.graph)
         self._steps_per_execution.measure(launched.started, end - first)
         self._steps_per_execution.steps = max(1, round(float(proposed)))
         if self._audit:

@@ -21,6 +21,7 @@ from .utilization import Utilization
 
 if TYPE_CHECKING:  # servers, which report too, do not need Keras
     import keras
+    import tensorflow as tf
 
 
 class Report:
@@ -96,6 +97,11 @@ class Report:
         """Write a model's layers for TensorBoard, on the chief alone."""
         if self._role.is_chief:
             self._board.model("train", model)
+
+    def graph(self, graph: tf.Graph) -> None:
+        """Write the graph of the training steps for TensorBoard, on the chief alone."""
+        if self._role.is_chief:
+            self._board.graph("train", graph)
 
     def histograms(self, epoch: int, model: keras.Model) -> None:
         """Write the distribution of a model's weights for TensorBoard, on the chief alone."""

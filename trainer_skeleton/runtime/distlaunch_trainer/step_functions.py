@@ -93,6 +93,7 @@ class StepFunctions:
         # XLA compiles each step of a TPU, and has no clock.
         self.timer = None if self._replicas.is_compiled else StepTimer()
         self._last_logs: tuple[StepLogs, tf.Tensor] | None = None
+        self.graph: tf.Graph | None = None  # of the training steps that were traced last
         self._train_function = tf.function(self._train, autograph=False)
         self._test_function = tf.function(self._evaluate, autograph=False)
         self._results_function = tf.function(self._results, autograph=False)
@@ -182,6 +183,7 @@ class StepFunctions:
     def _train(
         self, batches: Any, steps: tf.Tensor, signals: tf.Tensor, has_empty_replicas: bool
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        self.graph = tf.compat.v1.get_default_graph()
         # In the graph, so that no task waits in Python; and first, so that all stop at one step.
         signals = self._replicas.run(self._replicas.all_reduce, signals)
         steps = tf.where(tf.reduce_any(signals[:2] > 0), 0, steps)

@@ -46,15 +46,23 @@ class Board:
             return
         self._write(part, "keras", text, 0, "graph_keras_model")
 
+    def graph(self, part: str, graph: tf.Graph) -> None:
+        """Write a graph with its functions for the Graphs page."""
+        with self._writer(part).as_default():
+            tf.summary.graph(graph)
+
     def flush(self) -> None:
         """Write what is buffered."""
         for writer in self._writers.values():
             writer.flush()
 
     def _write(self, part: str, name: str, value: Any, step: int, plugin: str) -> None:
-        if part not in self._writers:
-            self._writers[part] = tf.summary.create_file_writer(join(self._folder, part))
         metadata = tf.compat.v1.Summary.Value().metadata
         metadata.plugin_data.plugin_name = plugin
-        with self._writers[part].as_default():
+        with self._writer(part).as_default():
             tf.summary.write(name, value, step=step, metadata=metadata)
+
+    def _writer(self, part: str) -> tf.summary.SummaryWriter:
+        if part not in self._writers:
+            self._writers[part] = tf.summary.create_file_writer(join(self._folder, part))
+        return self._writers[part]
