@@ -6,7 +6,8 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=loadscope --no-loadscope-reorder
+# Three at once: on two cores, one of them mostly waits for servers and timeouts.
+PYTEST := $(BIN)/python -m pytest --numprocesses=3 --dist=loadscope --no-loadscope-reorder
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 CANDIDATES := python3.13 python3.12 python3.11 python3.10 python3 python
 IS_FIT := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
@@ -41,7 +42,9 @@ fuzz: $(VENV)/.test ## Run the property-based tests on random examples, 3 rounds
 	done
 
 laws: $(VENV)/.test ## Run the long tests of the trainer's promises: models, kills, random faults, two devices per task
-	@DISTLAUNCH_TEST_LAWS=1 $(PYTEST) --timeout=1800 \
+	@DISTLAUNCH_TEST_LAWS=1 $(PYTEST) --numprocesses=0 --timeout=1800 \
+	  tests/cli/test_compare.py tests/cli/test_forecast.py
+	@DISTLAUNCH_TEST_LAWS=1 $(PYTEST) --numprocesses=2 --timeout=1800 \
 	  tests/trainer_skeleton/runs/test_faults.py tests/trainer_skeleton/runs/test_random_faults.py \
 	  tests/trainer_skeleton/runs/test_zoo.py tests/trainer_skeleton/runs/test_fit_scripts.py \
 	  tests/trainer_skeleton/runs/test_user_data.py tests/trainer_skeleton/keras_suite \
@@ -50,9 +53,8 @@ laws: $(VENV)/.test ## Run the long tests of the trainer's promises: models, kil
 	  tests/trainer_skeleton/runs/test_evaluator.py tests/trainer_skeleton/runs/test_learning_rate.py \
 	  tests/trainer_skeleton/runs/test_starters.py \
 	  tests/trainer_skeleton/runs/test_downloaded_starters.py \
-	  tests/trainer_skeleton/test_input_laws.py tests/cli/test_compare.py \
-	  tests/cli/test_forecast.py
-	@DISTLAUNCH_TEST_LAWS=1 DISTLAUNCH_TEST_TWO_DEVICES=1 $(PYTEST) --timeout=1800 \
+	  tests/trainer_skeleton/test_input_laws.py
+	@DISTLAUNCH_TEST_LAWS=1 DISTLAUNCH_TEST_TWO_DEVICES=1 $(PYTEST) --numprocesses=2 --timeout=1800 \
 	  tests/trainer_skeleton/runs/test_promises.py tests/trainer_skeleton/runs/test_zoo.py
 
 docs-test: $(VENV)/.test ## Run the long sessions of the documents
