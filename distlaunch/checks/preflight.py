@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from distlaunch.job.machine_catalogue import Catalogue
     from distlaunch.submit.plan import LaunchRequest
 
+_FIRST_LINE = "training begins with the line 'chief | strategy: …', after the image is pulled"
+
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
@@ -54,9 +56,6 @@ class CheckOptions:
     prices: Path | None = None  # likewise
 
 
-_FIRST_LINE = "training begins with the line 'chief | strategy: …', after the image is pulled"
-
-
 def run_checks(
     order: LaunchRequest, options: CheckOptions, *, session: Session | None = None
 ) -> Report:
@@ -66,10 +65,8 @@ def run_checks(
     DistlaunchError is raised if the user's catalogue or price file cannot be read.
     """
     request, today = job_request(order), date.today()  # noqa: DTZ011 - the user's date
-    catalogue = machine_catalogue.load(
-        options.catalogue or _existing(order.folder / machine_catalogue.FILE_NAME)
-    )
-    price_file = options.prices or _existing(order.folder / price.FILE_NAME)
+    catalogue = machine_catalogue.of_project(order.folder, options.catalogue)
+    price_file = price.price_file(order.folder, options.prices)
     problems = list(required_fields.problems(order))
     if order.is_for_emulator:
         session = None  # it runs jobs, and has no project with quotas and prices
@@ -114,17 +111,14 @@ def run_checks(
     )
 
 
-def skip_checks(order: LaunchRequest, prices: Path | None = None) -> Report:
+def skip_checks(order: LaunchRequest, options: CheckOptions) -> Report:
     """Return the plan with an estimated price, for ``--no-check``."""
     cluster, image = order.job.cluster.describe(), check_image(order).plan
-    request, file = job_request(order), prices or _existing(order.folder / price.FILE_NAME)
-    book = price.load_prices(request, session=None, file=file)
-    cost = price.estimate_cost(request, machine_catalogue.load(None), book)
+    request, file = job_request(order), price.price_file(order.folder, options.prices)
+    catalogue = machine_catalogue.of_project(order.folder, options.catalogue)
+    prices = price.load_prices(request, session=None, file=file)
+    cost = price.estimate_cost(request, catalogue, prices)
     return Report(request, cluster, image=image, is_checked=False, cost=cost)
-
-
-def _existing(path: Path) -> Path | None:
-    return path if path.exists() else None
 
 
 def _connect(order: LaunchRequest, problems: list[Problem]) -> Session | None:

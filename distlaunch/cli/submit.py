@@ -157,9 +157,9 @@ def launch_job(
 def _check(order: LaunchRequest, options: SimpleNamespace, session: Session | None) -> Report:
     from distlaunch.checks.preflight import CheckOptions, run_checks, skip_checks
 
-    if options.no_check:
-        return skip_checks(order, options.prices)
     scope = CheckOptions(catalogue=options.catalogue, prices=options.prices)
+    if options.no_check:
+        return skip_checks(order, scope)
     return run_checks(order, scope, session=session)
 
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
-from distlaunch.checks.price import FILE_NAME as PRICES
-from distlaunch.checks.price import estimate_cost, load_prices
+from distlaunch.checks.price import estimate_cost, load_prices, price_file
 from distlaunch.checks.request_view import JobRequest, PoolRequest
 from distlaunch.errors import DistlaunchError
 from distlaunch.forecast.fit import Target, forecast_step
@@ -52,8 +51,7 @@ class Clusters:
         self._project = project
         self._job = job or (load_job_file(path, []) if path.exists() else None)
         self._region = region or (self._job.region if self._job else None) or _DEFAULT_REGION
-        own = project / machine_catalogue.FILE_NAME
-        self._catalogue = machine_catalogue.load(own if own.exists() else None)
+        self._catalogue = machine_catalogue.of_project(project)
 
     def target(self, name: str, accelerator: str | None = None, count: int = 0) -> Target:
         """Return a machine of the catalogue, or `LOCAL`; DistlaunchError if it is unknown."""
@@ -131,8 +129,7 @@ class Clusters:
             pools.append(PoolRequest(reduction_server.KEY, servers, reduction_server.MACHINE))
         strategy = self._job.scheduling.strategy if self._job else "STANDARD"
         request = JobRequest("forecast", "", self._region, tuple(pools), strategy)
-        own = self._project / PRICES
-        prices = load_prices(request, session=None, file=own if own.exists() else None)
+        prices = load_prices(request, session=None, file=price_file(self._project))
         return estimate_cost(request, self._catalogue, prices)
 
 

@@ -183,9 +183,8 @@ def _text(entry: Mapping[str, Any]) -> str:
         payload = entry.get("protoPayload")
         text = json.dumps(payload, ensure_ascii=False) if payload else ""
     text = text.replace("\r\n", "\n").rstrip("\r\n").replace("\r", "\n")
-    return "\n".join(
-        map(message_of, text.split("\n"))
-    )  # the platform quotes lines of structured logs
+    # The platform quotes lines of structured logs.
+    return "\n".join(map(message_of, text.split("\n")))
 
 
 def _task_name(google_name: str, pools: Sequence[str]) -> str:

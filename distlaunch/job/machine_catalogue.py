@@ -176,6 +176,12 @@ def load(file: Path | None) -> Catalogue:
     return _catalogue(deep_merge(_data(), read_catalogue_file(file), drop_none=True))
 
 
+def of_project(folder: Path, chosen: Path | None = None) -> Catalogue:
+    """Return the catalogue with the user's file: the chosen one, else the project's, if any."""
+    own = folder / FILE_NAME
+    return load(chosen or (own if own.exists() else None))
+
+
 @cache
 def bundled() -> Catalogue:
     """Return the catalogue of this release."""

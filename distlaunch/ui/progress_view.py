@@ -81,14 +81,6 @@ class ProgressView:
         for task in tasks:
             self._prefix(task)
 
-    def _coloured(self, lines: TaskLines) -> str:
-        """Return the text of lines in the colour of their severity."""
-        colour = _SEVERITY_COLOURS.get(lines.severity)
-        if colour is None:
-            return lines.text
-        texts = lines.text.removesuffix("\n").split("\n")
-        return "".join(f"{self.console.painted(text, colour)}\n" for text in texts)
-
     def handle(self, event: Event) -> None:
         """Show an event."""
         if isinstance(event, TaskLines):
@@ -153,6 +145,14 @@ class ProgressView:
         with suppress(BrokenPipeError):
             self._wait_for("")
             self.console.drain()
+
+    def _coloured(self, lines: TaskLines) -> str:
+        """Return the text of lines in the colour of their severity."""
+        colour = _SEVERITY_COLOURS.get(lines.severity)
+        if colour is None:
+            return lines.text
+        texts = lines.text.removesuffix("\n").split("\n")
+        return "".join(f"{self.console.painted(text, colour)}\n" for text in texts)
 
     def _prefix(self, task: str) -> str:
         """Return the prefix of a task's lines; an unknown task gets one, too."""

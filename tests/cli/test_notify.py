@@ -90,7 +90,10 @@ def test_an_interrupted_run_is_cancelled(tmp_path):
     command = [sys.executable, "-m", "distlaunch", *words]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
+        watchdog = threading.Timer(60, process.kill)  # readline() would wait for ever
+        watchdog.start()
         assert "up" in process.stdout.readline()
+        watchdog.cancel()
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
     assert (tmp_path / "received").read_text().splitlines()[1].endswith(" CANCELLED 130")

@@ -142,6 +142,13 @@ def test_the_program_gets_the_job_dir_of_the_command_line(is_legacy, project, su
         assert "old" not in args
 
 
+def test_the_price_of_an_unchecked_job_is_by_the_users_catalogue(project, submit):
+    (project / "distlaunch.catalogue.yaml").write_text("machine: {}\n")
+    done = submit(IMAGE, "--dry-run", "--no-check")
+    assert done.code == 1
+    assert "distlaunch.catalogue.yaml:1:1: machine: unknown key" in done.err
+
+
 def test_a_dry_run_lists_the_images_files(project, submit):
     (project / "distlaunch.yaml").write_text(f"{JOB_FILE}image: {{include: [data]}}\n")
     (project / "data").mkdir()

@@ -1,12 +1,11 @@
 """The price of a job: from the user's price file, from Google's or the bundled list, or unknown."""
 
 from distlaunch.checks.price.alternatives import MachineOption, compare_machines, format_options
-from distlaunch.checks.price.book import FILE_NAME, PriceBook, load_prices
+from distlaunch.checks.price.book import PriceBook, load_prices, price_file
 from distlaunch.checks.price.costs import Cost, estimate_cost
 from distlaunch.checks.price.spent import cost_so_far
 
 __all__ = [
-    "FILE_NAME",
     "Cost",
     "MachineOption",
     "PriceBook",
@@ -15,4 +14,5 @@ __all__ = [
     "estimate_cost",
     "format_options",
     "load_prices",
+    "price_file",
 ]

@@ -82,6 +82,12 @@ class PriceBook:
         return UnitPrice(sum(amounts, Decimal(0)), self.rates.source)
 
 
+def price_file(folder: Path, chosen: Path | None = None) -> Path | None:
+    """Return the user's price file: the chosen one, else the project's, if any."""
+    own = folder / FILE_NAME
+    return chosen or (own if own.exists() else None)
+
+
 def load_prices(
     request: JobRequest, *, session: Session | None, file: Path | None, timeout: float = TIMEOUT
 ) -> PriceBook:

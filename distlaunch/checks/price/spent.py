@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
 from distlaunch import timestamps
-from distlaunch.checks.price.book import FILE_NAME, load_prices
+from distlaunch.checks.price.book import load_prices, price_file
 from distlaunch.checks.price.costs import estimate_cost, json_number
 from distlaunch.checks.request_view import view_request
 from distlaunch.google.jobs import has_ended, parse_name
@@ -41,8 +41,8 @@ def cost_so_far(job: Mapping[str, Any], project: str, folder: Path) -> dict[str,
     """
     parts = parse_name(job["name"])
     request = view_request(job, cast("Collection", parts.collection), project, parts.region)
-    catalogue = machine_catalogue.load(_existing(folder / machine_catalogue.FILE_NAME))
-    prices = load_prices(request, session=None, file=_existing(folder / FILE_NAME))
+    catalogue = machine_catalogue.of_project(folder)
+    prices = load_prices(request, session=None, file=price_file(folder))
     cost = estimate_cost(replace(request, trials=1), catalogue, prices)
     if cost.an_hour is None:
         return None
@@ -63,7 +63,3 @@ def _seconds(runs: Iterable[Mapping[str, Any]], end: str | None) -> float:
         timestamps.seconds_between(run.get("startTime"), run.get("endTime") or end) for run in runs
     )
     return sum(filter(None, times))
-
-
-def _existing(path: Path) -> Path | None:
-    return path if path.exists() else None

@@ -40,7 +40,7 @@ def offline(known, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def run(job, own="", session=None, **options):
-        file = tmp_path / price.FILE_NAME
+        file = tmp_path / price.book.FILE_NAME
         file.write_text(own)
         prices = price.load_prices(job, session=session, file=file if own else None, **options)
         return price.estimate_cost(job, known, prices)

@@ -87,7 +87,7 @@ def test_the_cost_of_a_job_so_far(tmp_path):
     cost = price.cost_so_far(job, "my-project", tmp_path)
     assert (cost["amount"], cost["an_hour"]) == (pytest.approx(0.655497), pytest.approx(0.436998))
     assert cost["is_estimate"]
-    (tmp_path / price.FILE_NAME).write_text("us-central1: {STANDARD: {n1-standard-4: 1}}")
+    (tmp_path / price.book.FILE_NAME).write_text("us-central1: {STANDARD: {n1-standard-4: 1}}")
     own = price.cost_so_far(job, "my-project", tmp_path)
     assert (own["amount"], own["is_estimate"]) == (3, False)
 

@@ -20,7 +20,7 @@ Severity = Literal["INFO", "WARNING", "ERROR"]
 
 
 def is_json() -> bool:
-    """Return whether lines are JSON: in a job in the cloud, or as DISTLAUNCH_LOG_FORMAT says."""
+    """Return whether lines are JSON: in a job in the cloud, or by DISTLAUNCH_LOG_FORMAT=json."""
     chosen = os.environ.get("DISTLAUNCH_LOG_FORMAT")
     in_cloud = "CLOUD_ML_JOB_ID" in os.environ and "DISTLAUNCH_EVENTS" not in os.environ
     return chosen == "json" if chosen else in_cloud
