@@ -41,8 +41,9 @@ class Shape:
 
     def describe_total(self) -> str:
         """Return time and money in words, such as ``1.2 h (0.9-2.1), 0.6 USD (0.4-1)``."""
-        unit, scale = ("h", 1) if self.hours.mid >= 1 else ("min", 60)
-        time = f"{_text(Range(*(scale * hours for hours in self.hours)), unit)}"
+        units = (("h", 1), ("min", 60), ("s", 3600))
+        unit, scale = next((pair for pair in units if self.hours.mid * pair[1] >= 1), units[-1])
+        time = _text(Range(*(scale * hours for hours in self.hours)), unit)
         money, cost = self.money, self.cost
         return f"{time}, {_text(money, cost.currency)}" if money and cost else time
 
