@@ -9,6 +9,7 @@ from distlaunch import timestamps
 from distlaunch.errors import GoogleError
 from distlaunch.google.jobs import JobState, error_message, state
 from distlaunch.google.logs import PLATFORM, job_query, read_page, task_of_replica
+from distlaunch.job.vertex import fields
 from distlaunch.ui.failure import VICTIM, FailureReport, explain
 from distlaunch.ui.tensorflow_noise import without_noise
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _REPLICAS = re.compile(r"replicas? ((?:workerpool[0-3]-[0-9]+(?:, | and )?)+)")
 _REPLICA = re.compile(r"workerpool[0-3]-[0-9]+")
 _EXIT_CODE = re.compile(r"non-zero status of (\d+)")
+_TIMED_OUT = "The job ran longer than its scheduling.timeout."
 _MAX_PAGES = 3  # of entries of severity ERROR, the newest
 _LAST_ENTRIES = 50  # of a task that are searched for a cause
 _CLOCK_SKEW = 60.0  # seconds before a job's creation at which its log may start
@@ -30,13 +32,16 @@ _CLOCK_SKEW = 60.0  # seconds before a job's creation at which its log may start
 def find_failure(jobs: Jobs, job: Mapping[str, Any]) -> FailureReport | None:
     """Return the first failure of a job, None for one that has not failed.
 
+    Google cancels a job that has run as long as its timeout; that is a failure too.
     The newest lines on stderr and structured entries of severity ERROR are read. The first task is
     one that the job's error names, unless it ended because another one did; of several, the one
     whose line with a cause came first.
     """
+    message = error_message(job)
+    if state(job) is JobState.CANCELLED and _has_timed_out(job):
+        return FailureReport.of(None, explain(_TIMED_OUT), ())
     if state(job) not in (JobState.FAILED, JobState.EXPIRED):
         return None
-    message = error_message(job)
     if "startTime" not in job:
         return FailureReport.of(None, explain(message), ())
     try:
@@ -57,6 +62,14 @@ def find_failure(jobs: Jobs, job: Mapping[str, Any]) -> FailureReport | None:
     reason = explain(message, exit_code=int(code[1]) if code else None)
     first = tasks[0] if tasks else None
     return FailureReport.of(first, reason, _lines(errors.get(first or "", [])))
+
+
+def _has_timed_out(job: Mapping[str, Any]) -> bool:
+    """Return whether a cancelled job ran as long as its timeout, by default 7 days."""
+    spec = job.get("jobSpec") or job.get("trialJobSpec") or {}
+    timeout = fields.seconds(spec.get("scheduling") or {}, "timeout") or fields.DEFAULT_TIMEOUT
+    ran = timestamps.seconds_between(job.get("startTime"), job.get("endTime"))
+    return ran is not None and ran >= timeout
 
 
 def _last_errors(jobs: Jobs, job: Mapping[str, Any]) -> dict[str, list[LogEntry]]:

@@ -85,14 +85,17 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
     (
         (
             r"out of memory on gpu|out of memory on /device:gpu|cuda_error_out_of_memory"
-            r"|oom when allocating tensor|out of memory on \S*gpu"
+            r"|oom when allocating tensor.{0,400}device:gpu|out of memory on \S*gpu"
         ),
         "the memory of a GPU is full",
         "use a smaller --batch-size, or a machine with larger GPUs",
     ),
-    # Vertex AI, Docker (exit code 137), Linux (SIGKILL), the trainer
+    # Vertex AI, Docker (exit code 137), Linux (SIGKILL), the trainer, TensorFlow on CPUs
     (
-        r"out[ -]of[ -]memory|memoryerror|cannot allocate memory|std::bad_alloc",
+        (
+            r"out[ -]of[ -]memory|memoryerror|cannot allocate memory|std::bad_alloc"
+            r"|oom when allocating tensor"
+        ),
         "the task ran out of memory",
         "use a smaller --batch-size, no --cache memory, or a machine with more memory",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,16 @@ def new_record(launch_id: str = "digits-1", **more: Any) -> Record:
     """Return the record of a launch of digits in project p."""
     fields = {"project": "p", "region": "us-central1", "collection": "customJobs", "content": ""}
     return Record(**{"launch_id": launch_id, "name": "digits", "request": {}, **fields, **more})
+
+
+def number_of(job: dict[str, Any]) -> str:
+    """Return Google's number of a job."""
+    return job["name"].rpartition("/")[2]
+
+
+def objects(text: str) -> list[Any]:
+    """Return the JSON objects of lines."""
+    return [json.loads(line) for line in text.splitlines()]
 
 
 class Cloud(Emulator):
@@ -46,6 +57,7 @@ class Cloud(Emulator):
         project: str = "p",
         name: str = "digits",
         job_dir: str = "",
+        timeout: int = 0,
     ) -> dict[str, Any]:
         """Create a job whose pools run a Python program with some args; a chief and a worker."""
         container = {"imageUri": "gcr.io/p/i", "command": ["python", "-c", program]}
@@ -57,11 +69,12 @@ class Cloud(Emulator):
             }
             for words in args or ([], [])
         ]
-        output = {"baseOutputDirectory": {"outputUriPrefix": job_dir}} if job_dir else {}
+        more = {"baseOutputDirectory": {"outputUriPrefix": job_dir}} if job_dir else {}
+        more |= {"scheduling": {"timeout": f"{timeout}s"}} if timeout else {}
         body = {
             "displayName": name,
             "labels": {LABEL: launch_id} if launch_id else {},
-            "jobSpec": {"workerPoolSpecs": pools, **output},
+            "jobSpec": {"workerPoolSpecs": pools, **more},
         }
         session, path = connect(self.url), f"projects/{project}/locations/us-central1/customJobs"
         return session.call("POST", "aiplatform", path, body=body, region="us-central1")

@@ -13,8 +13,7 @@ from distlaunch.submit.records import Records
 from distlaunch.ui.progress_view import ProgressView
 
 from ..google.servers import in_turn, refused  # noqa: TID252 - tests are no package
-from ..json_schemas import load_checked  # noqa: TID252
-from .cloud import LABEL, LOCATION, Cloud, new_record
+from .cloud import LABEL, LOCATION, Cloud, new_record, number_of, objects
 
 NAME = "projects/p/locations/us-central1/customJobs/1"
 
@@ -61,17 +60,9 @@ def running(cloud, tmp_path):
         cloud.jobs().cancel(job["name"])
 
 
-def number_of(job) -> str:
-    return job["name"].rpartition("/")[2]
-
-
 def facts(text: str) -> dict[str, str]:
     lines = (line.split("  ", 1) for line in text.partition("\n\n")[0].splitlines())
     return {name.strip(): value.strip() for name, value in lines}
-
-
-def objects(text: str) -> list:
-    return [json.loads(line) for line in text.splitlines()]
 
 
 # status
@@ -259,111 +250,6 @@ def test_a_part_of_the_log(run, cloud):
     for wrong in ("--since=soon", "--grep=(", "--tail=-1"):
         done = run(*words, wrong)
         assert (done.code, done.err.count("\n")) == (2, 1)
-
-
-FAILS = """\
-import json, os, pathlib, signal, sys, time
-print(json.dumps({"severity": "WARNING", "message": "slow disk", "step": 3}), flush=True)
-chief_is_up = pathlib.Path(sys.argv[1])
-if json.loads(os.environ["TF_CONFIG"])["task"]["type"] == "worker":
-    while not chief_is_up.exists():
-        time.sleep(0.02)
-    print(json.dumps({"severity": "ERROR", "message": "no pandas", "step": 3}), file=sys.stderr)
-    import pandas_is_missing
-lost = "trainer: error: this task lost its peers: another task ended"
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(lost))
-chief_is_up.touch()
-time.sleep(60)
-"""
-LOST = """\
-import json, os, pathlib, sys, time
-worker_has_failed = pathlib.Path(sys.argv[1])
-if json.loads(os.environ["TF_CONFIG"])["task"]["type"] == "worker":
-    print("OSError: [Errno 28] No space left on device", file=sys.stderr, flush=True)
-    worker_has_failed.touch()
-    time.sleep(60)
-while not worker_has_failed.exists():
-    time.sleep(0.02)
-for _ in range(1200):
-    print("a line on stderr", file=sys.stderr)
-sys.exit("trainer: error: this task lost its peers: another task ended")
-"""
-
-
-def test_a_failed_job_names_the_first_task_its_lines_the_reason_and_the_remedy(run, tmp_path):
-    with Cloud(tmp_path) as cloud:
-        failed = cloud.wait(cloud.launch(FAILS, "digits-1", *[[str(tmp_path / "up")]] * 2))
-        name, at = number_of(failed), cloud.options()
-        status = load_checked("status", run("status", name, "--json", *at).out)
-        assert status["failure"]["task"] == "worker:0"
-        module = "a Python module cannot be imported: pandas_is_missing"
-        assert status["failure"]["reason"] == module
-        assert status["failure"]["lines"][-1].endswith("No module named 'pandas_is_missing'")
-        text = run("status", name, *at).out
-        assert f"worker:0 failed first\nreason: {module}\nnext: add its package to " in text
-        followed = run("logs", "--follow", name, *at)
-        assert followed.code == 3
-        assert f"error: worker:0 failed first\n    reason: {module}" in followed.err
-        events = objects(run("logs", "--follow", "--json", name, *at).out)
-        [failure] = [event for event in events if event["event"] == "failure"]
-        assert (failure["task"], failure["reason"]) == ("worker:0", module)
-
-
-def test_a_task_that_lost_its_peers_is_not_blamed_though_the_job_names_it(run, tmp_path):
-    with Cloud(tmp_path) as cloud:
-        failed = cloud.wait(cloud.launch(LOST, "digits-1", *[[str(tmp_path / "failed")]] * 2))
-        assert "workerpool0-0" in failed["error"]["message"]
-        status = run("status", number_of(failed), "--json", *cloud.options()).out
-    failure = load_checked("status", status)["failure"]
-    assert (failure["task"], failure["reason"]) == ("worker:0", "a disk is full")
-    assert failure["lines"] == ["OSError: [Errno 28] No space left on device"]
-
-
-def test_lines_of_a_severity_and_above(run, tmp_path):
-    with Cloud(tmp_path) as cloud:
-        job = cloud.wait(cloud.launch(FAILS, "digits-1", *[[str(tmp_path / "up")]] * 2))
-        words = ("logs", number_of(job), *cloud.options())
-        everything = objects(run(*words, "--json").out)
-        [warning, _] = [line for line in everything if line["severity"] == "WARNING"]
-        assert warning["text"] == "slow disk"
-        lines = run(*words, "--severity", "warning").out.splitlines()
-        assert "chief    | slow disk" in lines
-        assert not any("vertex   | Job" in line for line in lines)
-        errors = run(*words, "--severity", "ERROR", "--task", "worker:0").out.splitlines()
-        assert errors[:2] == [
-            "worker:0 | no pandas",
-            "worker:0 | Traceback (most recent call last):",
-        ]
-        assert "vertex | no pandas" in run(*words, "--task", "vertex").out.splitlines()
-
-
-@pytest.mark.parametrize(
-    ("program", "reason"),
-    [
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "it was killed (SIGKILL)"),
-        ("import argparse; argparse.ArgumentParser().parse_args(['--epoch'])", "the program does"),
-        ("raise MemoryError", "the task ran out of memory"),
-        ("import sys; sys.exit('corrupted record at 12')", "the data cannot be read"),
-        ("raise ValueError('unknown')", None),
-    ],
-)
-def test_the_reason_of_a_failure(program, reason, run, tmp_path):
-    with Cloud(tmp_path) as cloud:
-        job = cloud.wait(cloud.launch(program, "digits-1", []))
-        status = run("status", number_of(job), "--json", *cloud.options()).out
-        failure = load_checked("status", status)["failure"]
-        task, found = failure["task"], failure["reason"]
-        assert task == "chief"
-        assert found is None if reason is None else found.startswith(reason)
-
-
-def test_a_job_without_machines_has_no_task_to_blame(run, tmp_path):
-    with Cloud(tmp_path, faults=Faults("stockout")) as cloud:
-        job = cloud.wait(cloud.launch("", "digits-1"))
-        status = load_checked("status", run("status", job["name"], "--json", *cloud.options()).out)
-    assert status["failure"]["task"] is None
-    assert status["failure"]["reason"] == "the region has no machines of this type now"
-    assert "another region" in status["failure"]["remedy"]
 
 
 def test_a_job_is_followed_to_its_end(run, tmp_path):

@@ -17,6 +17,10 @@ TEXTS = {
     "manifest unknown: manifest unknown",
     "the memory of a GPU is full": "trainer: error: worker:0, step 3 failed: out of memory on "
     "GPU:0: no room for a tensor of shape [64,1024], type float",
+    "the memory of a GPU is": "ResourceExhaustedError: OOM when allocating tensor with shape[9,9] "
+    "and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc",
+    "the task ran out of": "ResourceExhaustedError: OOM when allocating tensor with shape[9,9] and "
+    "type float on /job:localhost/replica:0/task:0/device:CPU:0 by allocator mklcpu [Op:Fill]",
     "the task ran out of memory": "The replica workerpool0-0 ran out-of-memory and exited with a "
     "non-zero status of 137.",
     "the machine was preempted": "Instance was preempted.",

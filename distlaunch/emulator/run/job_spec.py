@@ -13,12 +13,11 @@ from distlaunch.job.model import TASK_TYPES, Task
 from distlaunch.job.reduction_server import is_image
 from distlaunch.job.search_space import argument
 from distlaunch.job.tf_config import EXPECTED_GPUS, WORKER_POOLS, replica_environment
+from distlaunch.job.vertex import fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
-
-_DEFAULT_TIMEOUT = 7 * 24 * 3600.0  # seconds; scheduling.timeout's default
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ def read_workload(name: str, spec: Mapping[str, Any]) -> Workload:
         job_id=job_id,
         project_number=project_number,
         replicas=tuple(_read_replicas(spec["workerPoolSpecs"])),
-        timeout=seconds or _DEFAULT_TIMEOUT,
+        timeout=seconds or fields.DEFAULT_TIMEOUT,
         retries=not scheduling.get("disableRetries", False),
         restarts_whole_job=scheduling.get("restartJobOnWorkerRestart", False),
         job_dir=spec.get("baseOutputDirectory", {}).get("outputUriPrefix"),

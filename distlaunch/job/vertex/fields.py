@@ -49,6 +49,8 @@ TUNED = frozenset(
 )
 """The fields that only a HyperparameterTuningJob has."""
 
+DEFAULT_TIMEOUT = 7 * 24 * 3600  # seconds, of scheduling.timeout
+
 _FORMER_STRATEGIES: dict[str, Strategy] = {
     "STRATEGY_UNSPECIFIED": "STANDARD",
     "ON_DEMAND": "STANDARD",

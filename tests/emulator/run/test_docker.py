@@ -9,6 +9,7 @@ import pytest
 
 from distlaunch.cli import main
 from distlaunch.emulator.run.docker import DockerBackend
+from distlaunch.ui.failure import explain
 
 from .jobs import custom_job, jobs_on, pool, tuning_job
 
@@ -94,6 +95,9 @@ def test_failures(jobs, engine):
     assert '"no-such-program": executable file not found' in unknown
     assert unpulled.startswith(f'Failed to pull image "{missing}": ')
     assert "startTime" not in jobs.wait(names[2])
+    reasons = [explain(text).reason for text in (unknown, unpulled)]
+    assert reasons[0].startswith("the image has no such command")
+    assert reasons[1].startswith("the image cannot be pulled")
     assert left_of(engine, *names) == []
 
 

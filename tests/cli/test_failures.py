@@ -1,0 +1,212 @@
+"""The report of a failed job: the first task that failed, the reason and what to do next."""
+
+from __future__ import annotations
+
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from distlaunch.emulator.faults import Faults
+from distlaunch.google.jobs import has_ended
+
+from ..json_schemas import load_checked  # noqa: TID252 - tests are no package
+from .cloud import Cloud, number_of, objects
+
+FAILS = """\
+import json, os, pathlib, signal, sys, time
+print(json.dumps({"severity": "WARNING", "message": "slow disk", "step": 3}), flush=True)
+chief_is_up = pathlib.Path(sys.argv[1])
+if json.loads(os.environ["TF_CONFIG"])["task"]["type"] == "worker":
+    while not chief_is_up.exists():
+        time.sleep(0.02)
+    print(json.dumps({"severity": "ERROR", "message": "no pandas", "step": 3}), file=sys.stderr)
+    import pandas_is_missing
+lost = "trainer: error: this task lost its peers: another task ended"
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(lost))
+chief_is_up.touch()
+time.sleep(60)
+"""
+LOST = """\
+import json, os, pathlib, sys, time
+worker_has_failed = pathlib.Path(sys.argv[1])
+if json.loads(os.environ["TF_CONFIG"])["task"]["type"] == "worker":
+    print("OSError: [Errno 28] No space left on device", file=sys.stderr, flush=True)
+    worker_has_failed.touch()
+    time.sleep(60)
+while not worker_has_failed.exists():
+    time.sleep(0.02)
+for _ in range(1200):
+    print("a line on stderr", file=sys.stderr)
+sys.exit("trainer: error: this task lost its peers: another task ended")
+"""
+
+
+def test_a_failed_job_names_the_first_task_its_lines_the_reason_and_the_remedy(run, tmp_path):
+    with Cloud(tmp_path) as cloud:
+        failed = cloud.wait(cloud.launch(FAILS, "digits-1", *[[str(tmp_path / "up")]] * 2))
+        name, at = number_of(failed), cloud.options()
+        status = load_checked("status", run("status", name, "--json", *at).out)
+        assert status["failure"]["task"] == "worker:0"
+        module = "a Python module cannot be imported: pandas_is_missing"
+        assert status["failure"]["reason"] == module
+        assert status["failure"]["lines"][-1].endswith("No module named 'pandas_is_missing'")
+        text = run("status", name, *at).out
+        assert f"worker:0 failed first\nreason: {module}\nnext: add its package to " in text
+        followed = run("logs", "--follow", name, *at)
+        assert followed.code == 3
+        assert f"error: worker:0 failed first\n    reason: {module}" in followed.err
+        events = objects(run("logs", "--follow", "--json", name, *at).out)
+        [failure] = [event for event in events if event["event"] == "failure"]
+        assert (failure["task"], failure["reason"]) == ("worker:0", module)
+
+
+def test_a_task_that_lost_its_peers_is_not_blamed_though_the_job_names_it(run, tmp_path):
+    with Cloud(tmp_path) as cloud:
+        failed = cloud.wait(cloud.launch(LOST, "digits-1", *[[str(tmp_path / "failed")]] * 2))
+        assert "workerpool0-0" in failed["error"]["message"]
+        status = run("status", number_of(failed), "--json", *cloud.options()).out
+    failure = load_checked("status", status)["failure"]
+    assert (failure["task"], failure["reason"]) == ("worker:0", "a disk is full")
+    assert failure["lines"] == ["OSError: [Errno 28] No space left on device"]
+
+
+def test_lines_of_a_severity_and_above(run, tmp_path):
+    with Cloud(tmp_path) as cloud:
+        job = cloud.wait(cloud.launch(FAILS, "digits-1", *[[str(tmp_path / "up")]] * 2))
+        words = ("logs", number_of(job), *cloud.options())
+        everything = objects(run(*words, "--json").out)
+        [warning, _] = [line for line in everything if line["severity"] == "WARNING"]
+        assert warning["text"] == "slow disk"
+        lines = run(*words, "--severity", "warning").out.splitlines()
+        assert "chief    | slow disk" in lines
+        assert not any("vertex   | Job" in line for line in lines)
+        errors = run(*words, "--severity", "ERROR", "--task", "worker:0").out.splitlines()
+        assert errors[:2] == [
+            "worker:0 | no pandas",
+            "worker:0 | Traceback (most recent call last):",
+        ]
+        assert "vertex | no pandas" in run(*words, "--task", "vertex").out.splitlines()
+
+
+# A program, and the reason of its failure. The texts are those of the real libraries.
+OWN_TEXTS = {
+    "import argparse; argparse.ArgumentParser().parse_args(['--epoch'])": "the program does not",
+    "raise MemoryError": "the task ran out of memory",
+    "import sys; sys.exit('corrupted record at 12')": "the data cannot be read",
+    "open('/dev/full', 'wb', buffering=0).write(b'checkpoint')": "a disk is full",
+    "import no_such_module": "a Python module cannot be imported: no_such_module",
+    "open('data/train.csv')": "a file is missing: [Errno 2] No such file or directory: 'data/",
+    "raise ValueError('unknown')": None,
+}
+READ_BUCKET = """\
+from google.auth.credentials import AnonymousCredentials
+from google.cloud.storage import Client
+client = Client("p", AnonymousCredentials(), client_options={"api_endpoint": "%s"})
+client.bucket("data").blob("train.tfrecord").download_as_bytes()
+"""
+DENIED = (
+    "trainer@p.iam.gserviceaccount.com does not have storage.objects.get access to the Google "
+    "Cloud Storage object. Permission 'storage.objects.get' denied on resource (or it may not "
+    "exist)."
+)
+TENSORFLOW = "import tensorflow as tf; tf.zeros([10**7, 10**7])"
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory):
+    with Cloud(tmp_path_factory.mktemp("cloud")) as cloud:
+        yield cloud
+
+
+@pytest.fixture(scope="module")
+def storage():
+    """Return the URL of a Cloud Storage that denies the access to objects."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = DENIED.encode()
+            self.send_response(403)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def ended(cloud, storage):
+    """Return jobs that failed at the same time, by their programs."""
+    programs = {program: program for program in OWN_TEXTS}
+    programs |= {"storage": READ_BUCKET % storage, "tensorflow": TENSORFLOW}
+    started = {
+        name: cloud.launch(program, "", [], project="failures")
+        for name, program in programs.items()
+    }
+    return {name: cloud.wait(job) for name, job in started.items()}
+
+
+@pytest.fixture
+def failure(run, cloud):
+    """Return a function that returns the failure of a job by `status`."""
+
+    def find(job):
+        done = run("status", job["name"], "--json", *cloud.options())
+        return load_checked("status", done.out)["failure"]
+
+    return find
+
+
+@pytest.mark.parametrize("program", OWN_TEXTS)
+def test_the_reason_of_a_failure(program, ended, failure):
+    found, reason = failure(ended[program]), OWN_TEXTS[program]
+    assert found["task"] == "chief"
+    assert found["reason"] is None if reason is None else found["reason"].startswith(reason)
+
+
+def test_an_object_that_may_not_be_read_is_a_missing_permission(ended, failure):
+    found = failure(ended["storage"])
+    account = "trainer@p.iam.gserviceaccount.com does not have storage.objects.get"
+    assert found["reason"] == f"a permission is missing: {account}"
+
+
+def test_a_tensor_that_is_too_large_for_the_memory_is_no_gpu_s(ended, failure):
+    assert failure(ended["tensorflow"])["reason"] == "the task ran out of memory"
+
+
+def test_a_job_that_ran_as_long_as_its_timeout(run, cloud, failure):
+    job = cloud.launch("import time; time.sleep(600)", "", [], timeout=1)
+    done = run("logs", "--follow", job["name"], *cloud.options())
+    assert done.code == 3
+    assert "reason: the job ran longer than its timeout\n    next: submit with a longer" in done.err
+    assert failure(job)["task"] is None
+    cancelled = cloud.launch("import time; time.sleep(600)", "", [], timeout=600)
+    cloud.jobs().cancel(cancelled["name"])
+    while not has_ended(cancelled):
+        time.sleep(0.05)
+        cancelled = cloud.jobs().get(cancelled["name"])
+    assert failure(cancelled) is None
+
+
+def test_a_killed_task(cloud, failure):
+    program = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    job = cloud.wait(cloud.launch(program, "", []))
+    assert failure(job)["reason"].startswith("it was killed (SIGKILL)")
+
+
+def test_a_job_without_machines_has_no_task_to_blame(run, tmp_path):
+    with Cloud(tmp_path, faults=Faults("stockout")) as cloud:
+        job = cloud.wait(cloud.launch("", "digits-1"))
+        status = load_checked("status", run("status", job["name"], "--json", *cloud.options()).out)
+    assert status["failure"]["task"] is None
+    assert status["failure"]["reason"] == "the region has no machines of this type now"
+    assert "another region" in status["failure"]["remedy"]
