@@ -58,7 +58,8 @@ laws: $(VENV)/.test ## Run the long tests of the trainer's promises: models, kil
 	  tests/trainer_skeleton/runs/test_promises.py tests/trainer_skeleton/runs/test_zoo.py
 
 docs-test: $(VENV)/.test ## Run the long sessions of the documents
-	@$(BIN)/python -m pytest --numprocesses=2 -m docs tests/test_documents.py tests/test_keras_tuner.py
+	@$(BIN)/python -m pytest --numprocesses=2 -m docs tests/test_documents.py tests/test_keras_tuner.py \
+	  tests/test_trackers.py
 
 bench: $(VENV)/.test ## Run all benchmarks; fail where a ratio is beyond its limit
 	@failed=; for script in $(filter-out benchmarks/common.py,$(wildcard benchmarks/*.py)); do \

@@ -165,7 +165,7 @@ def test_a_constraint_cannot_have_extras(name, bundled):
     [
         ("python:3.12-slim", "pip install tensorflow==2.21.0", "Dockerfile:2"),
         ("ubuntu:24.04", "apt-get update && pip3 install -U 'tensorflow-cpu>=2'", "Dockerfile:2"),
-        ("python:3.12", "pip install -r requirements.txt wandb", "requirements.txt:1"),
+        ("python:3.12", "pip install -r requirements.txt gensim", "requirements.txt:1"),
         ("python:3.12", "pip install -q \\\n  numpy \\\n  tensorflow==2.21.0", "Dockerfile:2"),
         ("python:3.12", "pip install 'tensorflow[and-cuda]==2.21.0'", None),
         ("python:3.12", "pip install tensorflow nvidia-cudnn-cu12", None),

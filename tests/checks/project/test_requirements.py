@@ -41,11 +41,11 @@ def test_pinned_requirements_are_no_problem(text, bundled):
 @pytest.mark.parametrize(
     ("text", "code", "location", "remedy"),
     [
-        ("wandb>=0.1", "unpinned", "3", "wandb==VERSION ('pip index versions wandb' lists the"),
+        ("gensim>=0.1", "unpinned", "3", "gensim==VERSION ('pip index versions gensim' lists the"),
         ("PyYAML!=5.3", "unpinned", "3", "pin it, e.g. pyyaml==6"),
         ("acme @ git+https://example.com/acme.git", "unpinned", "3", "e.g. acme==VERSION"),
         ("git+https://example.com/acme.git@main#egg=acme", "unpinned", "3", "acme==VERSION"),
-        ("-r more/base.txt", "unpinned", "more/base.txt:3", "wandb==VERSION"),
+        ("-r more/base.txt", "unpinned", "more/base.txt:3", "gensim==VERSION"),
         ("numpy=2.3.1=py312h_0", "unreadable", "3", "write numpy==2.3.1"),
         ("numpy 2.3.1", "unreadable", "3", "expected a requirement"),
         ("numpy==2.3.1 \\\n  and more\n", "unreadable", "3", "expected a requirement"),
@@ -53,12 +53,12 @@ def test_pinned_requirements_are_no_problem(text, bundled):
         ("numpy==2.3.1\nNumPy===2.3.2", "clash", "4", "one range only (the other is at req"),
         ("numpy==2.3.1\nnumpy>=2.4", "clash", "4", "write one range only"),
         ("numpy>2.4,<=2.4", "clash", "3", "write a range that has versions"),
-        ("wandb\n-c constraints.txt", "clash", "constraints.txt:2", "write one range only"),
+        ("gensim\n-c constraints.txt", "clash", "constraints.txt:2", "write one range only"),
     ],
 )
 def test_a_problem_of_a_line(text, code, location, remedy, bundled):
-    bundled.write("more/base.txt", "\n\nwandb\n")
-    bundled.write("constraints.txt", "wandb==0.20\nwandb==0.21\n")
+    bundled.write("more/base.txt", "\n\ngensim\n")
+    bundled.write("constraints.txt", "gensim==0.20\ngensim==0.21\n")
     [problem] = check(bundled, text)
     assert problem.code == f"requirement-{code}"
     assert problem.where.removeprefix("requirements.txt:") == location
@@ -66,10 +66,10 @@ def test_a_problem_of_a_line(text, code, location, remedy, bundled):
 
 
 def test_constraints_pin_and_install_nothing(bundled):
-    bundled.write("constraints.txt", "wandb==0.20\nabsent==1.0\nabsent==1.1\n")
-    assert check(bundled, "wandb\n-c constraints.txt") == []
+    bundled.write("constraints.txt", "gensim==0.20\nabsent==1.0\nabsent==1.1\n")
+    assert check(bundled, "gensim\n-c constraints.txt") == []
     bundled.prepend("trainer/model.py", "import absent\n")
-    problems = check(bundled, "wandb\n-c constraints.txt")
+    problems = check(bundled, "gensim\n-c constraints.txt")
     assert "import-missing" in {each.code for each in problems}
 
 
@@ -90,7 +90,7 @@ def test_constraints_pin_and_install_nothing(bundled):
 def test_the_requirements_that_a_dockerfile_names_are_checked(text, are_checked, bundled):
     bundled.write("Dockerfile", f"{text}RUN pip install --no-index distlaunch_trainer\n")
     bundled.prepend("trainer/data.py", "import seaborn\n")  # the Dockerfile may install it
-    problems = check(bundled, "wandb\n", DEFAULT)
+    problems = check(bundled, "gensim\n", DEFAULT)
     assert [each.code for each in problems] == ["requirement-unpinned"] * are_checked
 
 

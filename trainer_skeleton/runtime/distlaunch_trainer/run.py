@@ -77,6 +77,8 @@ class Run(AbstractContextManager):
         the model is the chief's copy.
     is_chief : bool
         Whether this task saves and reports for all.
+    job_dir : str
+        The job folder, the same when a run resumes: a path or ``gs://`` URL.
 
     Raises
     ------
@@ -110,6 +112,11 @@ class Run(AbstractContextManager):
     def is_chief(self) -> bool:
         """Whether this task saves and reports for all."""
         return self._cluster.role.is_chief and not self._joined.is_evaluator
+
+    @property
+    def job_dir(self) -> str:
+        """The job folder: a path or a ``gs://`` URL, without a slash at its end."""
+        return self._folders.job
 
     def load_data(
         self,
