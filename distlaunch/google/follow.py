@@ -51,8 +51,8 @@ class JobFollower:
 
     The attribute `job` is the latest resource. `per_entry` makes each log entry an event of its
     own; `sleep` may be `ProgressView.wait`, which serves a slow reader in the meantime. Without
-    `has_logs` there are only states. A job that has not started `max_wait` seconds after the first
-    look at it is no longer followed, and `is_stalled` is set.
+    `has_logs` there are only states. A job that has not started `max_wait` seconds after its
+    creation is no longer followed, and `is_stalled` is set.
     """
 
     def __init__(
@@ -94,7 +94,8 @@ class JobFollower:
         self._newest_line = clock()
         self._is_old = _ended_long_ago(job, now())
         self._is_emulator_gone = False
-        self._wait_end = None if max_wait is None else clock() + max_wait
+        age = now() - timestamps.parse_or(job.get("createTime"), now())
+        self._wait_end = None if max_wait is None else clock() + max_wait - age
         self.is_stalled = False
 
     def __iter__(self) -> Iterator[Event]:

@@ -135,6 +135,21 @@ def follow(serve, clock, jobs_at):
     return run
 
 
+@pytest.mark.parametrize(("max_wait", "is_stalled"), [(30, True), (90, False), (None, False)])
+def test_a_job_that_has_not_started_in_time_after_its_creation_is_stalled(
+    follow, clock, max_wait, is_stalled
+):
+    cloud = Cloud(clock, RUN | ended("SUCCEEDED", 300), [])
+    clock.sleep(20)  # the job is found this late
+    following = follow(cloud, max_wait=max_wait)
+    events = list(following)
+    assert following.is_stalled == is_stalled
+    assert cloud.now == pytest.approx(30, abs=1) if is_stalled else cloud.now > 300
+    assert [state for state, _, _ in states(events)][-1] == (
+        "PENDING" if is_stalled else "SUCCEEDED"
+    )
+
+
 def test_a_job_from_its_beginning_to_its_end(follow, clock):
     cloud = Cloud(clock, RUN | ended("SUCCEEDED", 300), lines(every=7, until=300))
     following = follow(cloud)
