@@ -12,7 +12,7 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from distlaunch.errors import DistlaunchError, os_reason
 from distlaunch.exit_codes import EXIT_ERROR, EXIT_INTERRUPTED
@@ -107,13 +107,20 @@ def is_url(target: str) -> bool:
     return target.lower().startswith(("http://", "https://"))
 
 
+class _NoRedirects(HTTPRedirectHandler):
+    """Makes a redirect an error: it would be followed without what was posted."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Follow nothing."""
+
+
 def _post(url: str, content: dict[str, str | int]) -> str | None:
     """POST JSON and return what went wrong."""
     try:
         host = urlsplit(url).hostname
         headers = {"Content-Type": "application/json"}
         request = Request(url, json.dumps(content).encode(), headers)  # noqa: S310 - http(s) only
-        with urlopen(request, timeout=TIMEOUT):  # noqa: S310
+        with build_opener(_NoRedirects).open(request, timeout=TIMEOUT):
             return None
     except HTTPError as error:
         return f"HTTP {error.code} from {host}"

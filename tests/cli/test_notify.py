@@ -30,6 +30,7 @@ def web_hook(status: int = 200):
             assert self.headers["Content-Type"] == "application/json"
             posted.append(json.loads(body))
             self.send_response(status)
+            self.send_header("Location", "/login")
             self.end_headers()
 
         def log_message(self, *_):
@@ -72,10 +73,11 @@ def test_a_web_hook_gets_json_and_its_url_is_not_recorded(run, tmp_path):
 
 
 def test_a_notification_that_fails_is_a_warning_without_the_url(run):
-    with web_hook(404) as (url, _):
-        done = local(run, url, "true")
-    assert done.code == 0
-    assert "warning: --notify: HTTP 404 from 127.0.0.1\n" in done.err
+    for status in (302, 404):
+        with web_hook(status) as (url, _):
+            done = local(run, url, "true")
+        assert done.code == 0
+        assert f"warning: --notify: HTTP {status} from 127.0.0.1\n" in done.err
     closed = local(run, url, "true")
     assert closed.code == 0
     assert "warning: --notify: 127.0.0.1: " in closed.err
