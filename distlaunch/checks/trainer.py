@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 import subprocess
@@ -47,7 +48,7 @@ class Trainer:
     version: str  # of that package
     options: Namespace  # the job's arguments as the installed package's parser reads them
     problems: tuple[Problem, ...] = ()  # the arguments that it refuses
-    changed_task: str = ""  # the path of a task.py that was changed, and may have other options
+    changed_task: str = ""  # the path of a task.py that may have other options: of another main()
 
 
 def find_trainer(order: LaunchRequest) -> Trainer | None:
@@ -66,9 +67,24 @@ def find_trainer(order: LaunchRequest) -> Trainer | None:
     if match is None:
         return None
     options, problems = parse_arguments(arguments)
-    is_changed = _text(task) != _text(resources.skeleton() / "base" / "trainer" / "task.py")
+    original = resources.skeleton() / "base" / "trainer" / "task.py"
+    is_changed = _parsing(_text(task)) != _parsing(_text(original))
     changed_task = task.relative_to(order.folder).as_posix() if is_changed else ""
     return Trainer(folder, package, library, match[1], options, tuple(problems), changed_task)
+
+
+def _parsing(source: str) -> list[str]:
+    """Return what a task.py parses its arguments with: the parser's import, and `main()`."""
+    try:
+        nodes = ast.parse(source).body
+    except SyntaxError:
+        return []
+    return [
+        ast.dump(node)
+        for node in nodes
+        if (isinstance(node, ast.ImportFrom) and node.module == resources.TRAINER)
+        or (isinstance(node, ast.FunctionDef) and node.name == "main")
+    ]
 
 
 def _program_arguments(job: Job) -> tuple[str, ...] | None:

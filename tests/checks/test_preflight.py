@@ -29,12 +29,16 @@ def test_errors_come_first_and_each_problem_once(plain):
 
 
 def test_arguments_of_a_changed_trainer_are_reported_as_not_checked(bundled):
-    assert "not checked" not in format_plan(report(bundled))
-    bundled.prepend("trainer/task.py", "# mine\n")
+    task = (bundled.folder / "trainer/task.py").read_text()
+    bundled.write("trainer/task.py", task.replace("run.fit(", "mine = run.fit("))
+    unchanged = report(bundled, "args=[--odd]")
+    assert "argument-unknown" in {each.code for each in unchanged.problems}
+    assert "not checked" not in format_plan(unchanged)
+    bundled.write("trainer/task.py", task.replace("options.parser()", "my_parser()"))
     changed = report(bundled, "args=[--odd]")
     assert "argument-unknown" not in {each.code for each in changed.problems}
-    line = "args       not checked: trainer/task.py differs from the one that 'init' writes"
-    assert line in format_plan(changed).splitlines()
+    line = "not checked: main() of trainer/task.py differs from the one that 'init' writes"
+    assert f"args       {line}" in format_plan(changed).splitlines()
 
 
 def test_a_catalogue_is_read_from_the_folder_or_the_option(plain):
