@@ -64,10 +64,12 @@ class StepTimer:
         """
         start = tf.timestamp()
         batch = get_batch()
-        with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
+        tensors = tf.nest.flatten(batch, expand_composites=True)  # None: an output without targets
+        with tf.control_dependencies([tensor for tensor in tensors if tensor is not None]):
             ready = tf.timestamp()
         with tf.control_dependencies([ready]):  # otherwise the step may run before the clock
-            batch = tf.nest.map_structure(tf.identity, batch, expand_composites=True)
+            tensors = [tensor if tensor is None else tf.identity(tensor) for tensor in tensors]
+            batch = tf.nest.pack_sequence_as(batch, tensors, expand_composites=True)
         self._thread = None
         graph = tf.compat.v1.get_default_graph()
         before = len(graph.get_operations())
