@@ -29,7 +29,7 @@ _LOCAL_SPEED = Range(4e9, 1e9, 3e8)  # bytes per second between processes
 _SPREAD = Range(0.0, 0.03, 0.15)  # of a task's compute
 _OVERLAP = Range(10.0, 1.0, 1.0)  # of an exchange that was not measured
 _FITTED = Range(0.8, 1.0, 1.2)  # of a fitted exchange
-_SHARED = 0.15  # of a step, where tasks share cores
+_SWITCHING = Range(1.0, 1.05, 1.15)  # time of steps where tasks share cores, by that without
 _TIME_SLICE = Range(0.0, 0.004, 0.004)  # seconds; a tick of Linux's scheduler with HZ=250
 _UNMOVED = Range(0.0, 0.3, 1.0)  # of a step, in which a core is idle though tasks wait for one
 
@@ -91,12 +91,11 @@ def forecast_step(
         for n in range(3)
     ]
     if target.is_local and tasks > target.cores:
-        noise.append(_SHARED)
         sources["sharing"] = f"{tasks} tasks take turns on {target.cores} cores (assumed)"
-        cases = zip(steps, _TIME_SLICE, _UNMOVED, strict=True)
+        cases = zip(steps, _SWITCHING, _TIME_SLICE, _UNMOVED, strict=True)
         steps = [
-            shared_seconds(step, tasks, target.cores, time_slice=part, unmoved=share)
-            for step, part, share in cases
+            shared_seconds(factor * step, tasks, target.cores, time_slice=part, unmoved=share)
+            for step, factor, part, share in cases
         ]
     low, mid, high = sorted(steps)
     return Range(low * (1 - max(noise)), mid, high * (1 + max(noise))), sources
@@ -113,6 +112,9 @@ def _compute(
     exact = [
         run for run in known if run.machine == target.machine and (run.gpus or run.cores == cores)
     ]
+    most = max((run.tasks for run in exact if run.tasks <= tasks), default=0)
+    if target.is_local:  # cores slow each other: they share the memory's bandwidth
+        exact = [run for run in exact if run.tasks == most] or exact
     used = exact or known
     source = f"measured ({_names(used)})"
     if not exact:
