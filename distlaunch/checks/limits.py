@@ -25,6 +25,10 @@ _DISK_GB = (100, 64_000)
 _DISKS = ("pd-ssd", "pd-standard", "hyperdisk-balanced")
 _ONLY_HYPERDISK = ("a3-ultragpu-", "a4-", "a4x-")  # machines that boot from nothing else
 
+_NEED_ACCOUNT = {
+    "tensorboard": "tensorboard-without-account",
+    "experiment": "experiment-without-account",
+}
 _CONTEXT = r"projects/[^/]+/locations/(?P<region>[^/]+)/metadataStores/[^/]+/contexts/"
 
 # Field of the request, codes of a wrong form and a wrong region, key, pattern, form, and a command
@@ -137,11 +141,11 @@ def _scheduling_problems(request: JobRequest) -> Iterator[Problem]:
 
 def _tracking_problems(request: JobRequest) -> Iterator[Problem]:
     """Yield what a job lacks with a TensorBoard or an experiment, as Google's SDK does."""
-    key = "tensorboard" if request.tensorboard is not None else "experiment"
-    if getattr(request, key) is not None and request.service_account is None:
-        what = f"a job with {key} needs a service account"
-        remedy = "set service_account: one with roles/aiplatform.user and roles/storage.admin"
-        yield error(f"{key}-without-account", key, what, remedy)
+    for key, code in _NEED_ACCOUNT.items():
+        if getattr(request, key) is not None and request.service_account is None:
+            what = f"a job with {key} needs a service account"
+            remedy = "set service_account: one with roles/aiplatform.user and roles/storage.admin"
+            yield error(code, key, what, remedy)
     if request.tensorboard is not None and request.experiment is not None:
         what = "cannot be used with tensorboard"
         remedy = "remove tensorboard; the experiment's own TensorBoard is used"

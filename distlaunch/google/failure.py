@@ -65,8 +65,10 @@ def find_failure(jobs: Jobs, job: Mapping[str, Any]) -> FailureReport | None:
 
 
 def _has_timed_out(job: Mapping[str, Any]) -> bool:
-    """Return whether a cancelled job ran as long as its timeout, by default 7 days."""
-    spec = job.get("jobSpec") or job.get("trialJobSpec") or {}
+    """Return whether a cancelled CustomJob ran as long as its timeout, by default 7 days."""
+    spec = job.get("jobSpec")
+    if spec is None:  # of a tuning job, the timeout is that of each trial
+        return False
     timeout = fields.seconds(spec.get("scheduling") or {}, "timeout") or fields.DEFAULT_TIMEOUT
     ran = timestamps.seconds_between(job.get("startTime"), job.get("endTime"))
     return ran is not None and ran >= timeout

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from distlaunch.emulator.faults import Faults
+from distlaunch.google.failure import find_failure
 from distlaunch.google.jobs import has_ended
 
 from ..json_schemas import load_checked  # noqa: TID252 - tests are no package
@@ -195,6 +196,17 @@ def test_a_job_that_ran_as_long_as_its_timeout(run, cloud, failure):
         time.sleep(0.05)
         cancelled = cloud.jobs().get(cancelled["name"])
     assert failure(cancelled) is None
+
+
+def test_a_tuning_job_may_run_longer_than_the_timeout_of_its_trials(cloud):
+    job = {
+        "name": "projects/p/locations/us-central1/hyperparameterTuningJobs/1",
+        "state": "JOB_STATE_CANCELLED",
+        "startTime": "2026-11-23T10:00:00Z",
+        "endTime": "2026-11-23T12:00:00Z",
+        "trialJobSpec": {"scheduling": {"timeout": "3600s"}},
+    }
+    assert find_failure(cloud.jobs(), job) is None
 
 
 def test_a_killed_task(cloud, failure):
