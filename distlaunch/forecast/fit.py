@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError
 from distlaunch.forecast.measured import LOCAL
-from distlaunch.forecast.model import Exchange, Range, Step, fit_exchange, fit_line, shared_seconds
+from distlaunch.forecast.model import (
+    Exchange,
+    Range,
+    Step,
+    fit_exchange,
+    fit_line,
+    messages,
+    shared_seconds,
+)
 from distlaunch.job.egress import egress_gbps
 
 if TYPE_CHECKING:
@@ -29,9 +37,9 @@ _LOCAL_SPEED = Range(4e9, 1e9, 3e8)  # bytes per second between processes
 _SPREAD = Range(0.0, 0.03, 0.15)  # of a task's compute
 _OVERLAP = Range(10.0, 1.0, 1.0)  # of an exchange that was not measured
 _FITTED = Range(0.8, 1.0, 1.2)  # of a fitted exchange
-_SWITCHING = Range(1.0, 1.05, 1.15)  # time of steps where tasks share cores, by that without
+_WAKING = Range(0.0, 0.0002, 0.001)  # seconds until a task gets a core for its next message
 _TIME_SLICE = Range(0.0, 0.004, 0.004)  # seconds; a tick of Linux's scheduler with HZ=250
-_UNMOVED = Range(0.0, 0.3, 1.0)  # of a step, in which a core is idle though tasks wait for one
+_UNMOVED = Range(0.0, 0.15, 1.0)  # of a step, in which a core is idle though tasks wait for one
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +100,11 @@ def forecast_step(
     ]
     if target.is_local and tasks > target.cores:
         sources["sharing"] = f"{tasks} tasks take turns on {target.cores} cores (assumed)"
-        cases = zip(steps, _SWITCHING, _TIME_SLICE, _UNMOVED, strict=True)
+        cases = zip(steps, _WAKING, _TIME_SLICE, _UNMOVED, strict=True)
         steps = [
-            shared_seconds(factor * step, tasks, target.cores, time_slice=part, unmoved=share)
-            for step, factor, part, share in cases
+            shared_seconds(step, tasks, target.cores, time_slice=part, unmoved=share)
+            + messages(tasks) * waking
+            for step, waking, part, share in cases
         ]
     low, mid, high = sorted(steps)
     return Range(low * (1 - max(noise)), mid, high * (1 + max(noise))), sources

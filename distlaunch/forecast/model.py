@@ -37,7 +37,7 @@ class Exchange:
 
     def ring(self, tasks: int, size: float) -> float:
         """Return the time of a ring all-reduce of `size` bytes."""
-        return 2 * (tasks - 1) * (self.latency + self.per_byte * size / tasks)
+        return messages(tasks) * (self.latency + self.per_byte * size / tasks)
 
     def reduction_server(self, tasks: int, size: float) -> float:
         """Return the time with Reduction Server, to which each task sends its bytes once."""
@@ -63,6 +63,11 @@ class Step:
         reduce = self.exchange.reduction_server if has_servers else self.exchange.ring
         wait = self.spread * expected_maximum(tasks)
         return overlapped(self.compute + wait, reduce(tasks, size), self.overlap)
+
+
+def messages(tasks: int) -> int:
+    """Return the number of messages of a ring all-reduce that follow each other."""
+    return 2 * (tasks - 1)
 
 
 def overlapped(compute: float, exchange: float, overlap: float) -> float:
