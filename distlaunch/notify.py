@@ -34,11 +34,12 @@ class Ending:
     job: str
     job_dir: str = ""
     code: int = EXIT_ERROR
-    interrupted: str = "CANCELLED"  # state after Ctrl-C
+    cancels: bool = True  # whether Ctrl-C cancels the job; otherwise it keeps running
 
     def fields(self, seconds: float) -> dict[str, str | int]:
         """Return what a notification contains; `seconds` is how long the command ran."""
-        code_state = {0: "SUCCEEDED", **dict.fromkeys(_INTERRUPTED, self.interrupted)}
+        interrupted = "CANCELLED" if self.cancels else "RUNNING"
+        code_state = {0: "SUCCEEDED", **dict.fromkeys(_INTERRUPTED, interrupted)}
         return {
             "job": self.job,
             "state": code_state.get(self.code, "FAILED"),

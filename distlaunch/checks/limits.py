@@ -140,7 +140,7 @@ def _scheduling_problems(request: JobRequest) -> Iterator[Problem]:
 
 
 def _tracking_problems(request: JobRequest) -> Iterator[Problem]:
-    """Yield what a job lacks with a TensorBoard or an experiment, as Google's SDK does."""
+    """Yield what Google's SDK refuses of a job with a TensorBoard or an experiment."""
     for key, code in _NEED_ACCOUNT.items():
         if getattr(request, key) is not None and request.service_account is None:
             what = f"a job with {key} needs a service account"

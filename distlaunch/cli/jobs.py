@@ -112,7 +112,7 @@ def logs(
         raise UsageError("--notify needs --follow")
     check_tasks(tasks, located.job)
     selection = LogSelection(tasks, since, last, pattern, severity or "")
-    ending = Ending(job_id(located.job), interrupted="RUNNING")
+    ending = Ending(job_id(located.job), cancels=False)
     log = settings.console().log
     with (
         notify_at_end(notify, ending, log),
@@ -218,17 +218,14 @@ def resubmit(
     from distlaunch.ui.progress_view import ProgressView
 
     options.reject_launcher_options(program_args)
-    if notify and follow["detach"]:
-        raise UsageError("--notify needs a job that is followed: leave out --detach")
+    options.check_notify(notify, detach=follow["detach"])
     console = settings.console()
     launcher = Launcher(Path.cwd(), located.jobs, ProgressView(console, ["image"]).handle)
     launched = launcher.resubmit(
         located.job, overrides=overrides, program_args=program_args, is_new=is_new
     )
     record = launched.record
-    ending = Ending(record.launch_id, record.job_dir or "")
-    if not follow["cancel_on_interrupt"]:
-        ending.interrupted = "RUNNING"
+    ending = Ending(record.launch_id, record.job_dir or "", cancels=follow["cancel_on_interrupt"])
     with notify_at_end(notify, ending, console.log):
         ending.code = follow_or_detach(console, launched, launcher, **follow)
     return ending.code

@@ -135,6 +135,12 @@ class NamedPassthroughCommand(PassthroughCommand):
     allow_interspersed_args = True
 
 
+def check_notify(notify: str | None, *, detach: bool) -> None:
+    """Raise UsageError for a notification at the end of a job that is not followed."""
+    if notify and detach:
+        raise UsageError("--notify needs a job that is followed: leave out --detach")
+
+
 def load_launch(options: SimpleNamespace) -> tuple[LaunchRequest, list[str]]:
     """Read the job of `launch_options`; return what to launch, and notes to print as warnings."""
     from distlaunch.google import auth

@@ -10,6 +10,7 @@ import click
 
 from distlaunch.cli.options import (
     NamedPassthroughCommand,
+    check_notify,
     follow_options,
     launch_options,
     load_launch,
@@ -66,13 +67,10 @@ def command(settings: Settings, /, **values: Any) -> int:
     from distlaunch.notify import Ending, notify_at_end
 
     options = SimpleNamespace(**values)
-    if options.notify and options.detach:
-        raise UsageError("--notify needs a job that is followed: leave out --detach")
+    check_notify(options.notify, detach=options.detach)
     console = settings.console()
     order, notes = load_launch(options)
-    ending = Ending(order.job.name, order.job_dir or "")
-    if not options.cancel_on_interrupt:
-        ending.interrupted = "RUNNING"
+    ending = Ending(order.job.name, order.job_dir or "", cancels=options.cancel_on_interrupt)
     with notify_at_end(None if options.dry_run else options.notify, ending, console.log):
         ending.code = _submit(console, order, notes, options, ending)
     return ending.code

@@ -86,9 +86,8 @@ def command(settings: Settings, /, **values: Any) -> int:
     if tune_options.workers and not tune_options.is_local:
         raise UsageError("--workers is for --local; add that, or --set cluster.workers.count=N")
     console = settings.console()
-    ending = Ending("tune")
-    if not (tune_options.is_local or tune_options.cancel_on_interrupt):
-        ending.interrupted = "RUNNING"
+    cancels = tune_options.is_local or tune_options.cancel_on_interrupt
+    ending = Ending("tune", cancels=cancels)
     target = None if tune_options.dry_run else tune_options.notify
     with notify_at_end(target, ending, console.log):
         ending.code = _tune(console, tune_options, ending)

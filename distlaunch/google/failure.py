@@ -10,7 +10,7 @@ from distlaunch.errors import GoogleError
 from distlaunch.google.jobs import JobState, error_message, state
 from distlaunch.google.logs import PLATFORM, job_query, read_page, task_of_replica
 from distlaunch.job.vertex import fields
-from distlaunch.ui.failure import VICTIM, FailureReport, explain
+from distlaunch.ui.failure import TIMED_OUT, VICTIM, FailureReport, explain
 from distlaunch.ui.tensorflow_noise import without_noise
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 _REPLICAS = re.compile(r"replicas? ((?:workerpool[0-3]-[0-9]+(?:, | and )?)+)")
 _REPLICA = re.compile(r"workerpool[0-3]-[0-9]+")
 _EXIT_CODE = re.compile(r"non-zero status of (\d+)")
-_TIMED_OUT = "The job ran longer than its scheduling.timeout."
 _MAX_PAGES = 3  # of entries of severity ERROR, the newest
 _LAST_ENTRIES = 50  # of a task that are searched for a cause
 _CLOCK_SKEW = 60.0  # seconds before a job's creation at which its log may start
@@ -37,11 +36,11 @@ def find_failure(jobs: Jobs, job: Mapping[str, Any]) -> FailureReport | None:
     one that the job's error names, unless it ended because another one did; of several, the one
     whose line with a cause came first.
     """
-    message = error_message(job)
     if state(job) is JobState.CANCELLED and _has_timed_out(job):
-        return FailureReport.of(None, explain(_TIMED_OUT), ())
+        return FailureReport.of(None, TIMED_OUT, ())
     if state(job) not in (JobState.FAILED, JobState.EXPIRED):
         return None
+    message = error_message(job)
     if "startTime" not in job:
         return FailureReport.of(None, explain(message), ())
     try:

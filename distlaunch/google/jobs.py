@@ -14,6 +14,7 @@ from urllib.parse import quote
 from distlaunch.errors import CreateRefused, DistlaunchError, GoogleError, RetryableError
 from distlaunch.google.api_errors import QUOTA
 from distlaunch.google.client import Retries
+from distlaunch.job.vertex import fields
 from distlaunch.retry import RETRY_DEADLINE
 
 if TYPE_CHECKING:
@@ -316,7 +317,7 @@ def tensorboard_url(job: Mapping[str, Any]) -> str | None:
 
     It has the form of ``custom_job_tensorboard_console_uri`` of google-cloud-aiplatform.
     """
-    board: str | None = (job.get("jobSpec") or job.get("trialJobSpec") or {}).get("tensorboard")
+    board: str | None = fields.job_spec(job).get("tensorboard")
     if not board:
         return None
     name = parse_name(job["name"])

@@ -205,7 +205,7 @@ def _google_task_name(task: str, pools: Sequence[str]) -> str:
 
 
 def _worker_pools(job: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    spec = job.get("jobSpec") or job.get("trialJobSpec") or {}
+    spec = fields.job_spec(job)
     return spec.get("workerPoolSpecs") or []
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def as_json(job: dict[str, Any], project: str, endpoint: str | None = None) -> dict[str, Any]:
     """Return a job's status as plain data; `endpoint` is the one that replaces Google's."""
-    spec = job.get("jobSpec") or job.get("trialJobSpec") or {}
+    spec = fields.job_spec(job)
     trials = Counter(trial.get("state", "UNSPECIFIED") for trial in job.get("trials") or [])
     return {
         "id": google_jobs.job_id(job),

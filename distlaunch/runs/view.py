@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import timestamps
 from distlaunch.errors import GoogleError
+from distlaunch.job.vertex import fields
 from distlaunch.paths import LOCAL_JOBS
 from distlaunch.runs.record import FILE_NAME, read_record
 from distlaunch.ui.progress import as_number
@@ -120,7 +121,7 @@ def view_job(located: LocatedJob) -> RunView:
     status = report.as_json(job, located.jobs.project, located.jobs.session.endpoint)
     times = ("created", "QUEUED"), ("started", "RUNNING"), ("ended", str(status["state"]))
     pools = [pool for pool in status["pools"] if pool["count"]]
-    spec = job.get("jobSpec") or job.get("trialJobSpec") or {}
+    spec = fields.job_spec(job)
     return RunView(
         kind="job",
         id=status["id"],

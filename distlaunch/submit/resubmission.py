@@ -42,7 +42,7 @@ def override_inputs(
 
 def output_directory(body: Mapping[str, Any]) -> str | None:
     """Return the job folder that a request names, without a trailing slash."""
-    uri = _job_spec(body).get("baseOutputDirectory", {}).get("outputUriPrefix")
+    uri = fields.job_spec(body).get("baseOutputDirectory", {}).get("outputUriPrefix")
     return uri.rstrip("/") if uri else None
 
 
@@ -54,7 +54,7 @@ def with_new_folder(inputs: Mapping[str, Any], launch_id: str) -> dict[str, Any]
     def rename(folder: str) -> str:
         return _new_folder(folder, old_id, launch_id) if folder.startswith("gs://") else folder
 
-    spec = _job_spec(body)
+    spec = fields.job_spec(body)
     directory = output_directory(body)
     if directory:
         spec["baseOutputDirectory"]["outputUriPrefix"] = rename(directory)
@@ -63,12 +63,6 @@ def with_new_folder(inputs: Mapping[str, Any], launch_id: str) -> dict[str, Any]
             for name in program.keys() & {"command", "args"}:
                 program[name] = list(change_job_dir(program[name], rename))
     return body
-
-
-def _job_spec(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a job that has the pools and the output directory."""
-    spec: dict[str, Any] = body.get("jobSpec") or body.get("trialJobSpec") or {}
-    return spec
 
 
 def _new_folder(folder: str, old_id: str | None, launch_id: str) -> str:

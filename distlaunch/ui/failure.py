@@ -20,6 +20,12 @@ class Cause(NamedTuple):
     remedy: str
 
 
+TIMED_OUT = Cause(
+    "the job ran longer than its timeout",
+    "submit with a longer scheduling.timeout and --job-dir of this job: it resumes there",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class FailureReport:
     """The first failure of a job; the fields are those of the event ``failure``."""
@@ -176,11 +182,7 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
         "see the stacks in the log; --step-timeout sets the limit",
     ),
     # Vertex AI: scheduling.timeout
-    (
-        r"scheduling\.timeout|ran longer than its|exceeded .{0,30}timeout",
-        "the job ran longer than its timeout",
-        "submit with a longer scheduling.timeout and --job-dir of this job: it resumes there",
-    ),
+    (r"scheduling\.timeout|ran longer than its|exceeded .{0,30}timeout", *TIMED_OUT),
 )
 _PATTERNS = tuple(
     (re.compile(pattern, re.IGNORECASE), reason, remedy) for pattern, reason, remedy in _CAUSES

@@ -76,6 +76,12 @@ def leaves(value: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
         yield path, value
 
 
+def job_spec(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the CustomJobSpec of a job or of a tuning job's trials, an empty one without it."""
+    spec: dict[str, Any] = body.get("jobSpec") or body.get("trialJobSpec") or {}
+    return spec
+
+
 def name(body: Mapping[str, Any]) -> str | None:
     """Return the job name of a display name, None without one."""
     display_name = body.get("displayName")

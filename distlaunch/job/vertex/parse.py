@@ -110,7 +110,7 @@ def to_job(
 
 def job_fields(body: Mapping[str, Any], base: Job) -> dict[str, Any]:
     """Return what a request's body sets of a job, besides its name and its cluster."""
-    spec = body.get("trialJobSpec") or body.get("jobSpec") or {}
+    spec = fields.job_spec(body)
     pools = spec.get("workerPoolSpecs", [])
     has_third_pool = any(pools[reduction_server.POOL :][:1])
     server = fields.reduction_server(pools) if has_third_pool else base.reduction_server

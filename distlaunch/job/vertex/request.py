@@ -94,14 +94,12 @@ def _set_experiment(spec: dict[str, Any], job: Job) -> None:
     Those of Vertex Experiments are contexts of the project's default metadata store, a run's after
     its experiment (``experiment`` and ``experiment_run`` of the reference of CustomJobSpec).
     """
-    if job.experiment is None or not job.project or not job.region:
-        return
-    store = f"projects/{job.project}/locations/{job.region}/metadataStores/default"
-    experiment = job.experiment
-    if "/" not in experiment:
+    experiment, run = job.experiment or "", job.experiment_run
+    if experiment and "/" not in experiment and job.project and job.region:
+        store = f"projects/{job.project}/locations/{job.region}/metadataStores/default"
         experiment = spec["experiment"] = f"{store}/contexts/{experiment}"
-    if job.experiment_run and "/" not in job.experiment_run:
-        spec["experimentRun"] = f"{experiment}-{job.experiment_run}"
+    if run and "/" not in run and "/" in experiment:
+        spec["experimentRun"] = f"{experiment}-{run}"
 
 
 def as_body_of(target: Collection, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -105,6 +105,7 @@ STORE = "projects/p/locations/r/metadataStores/default"
         ({"project": "p", "region": "r"}, ("digits", "a"), (f"{STORE}/contexts/digits", "-a")),
         ({"project": "p", "region": "r"}, ("digits", None), (f"{STORE}/contexts/digits", None)),
         ({}, ("projects/1/x/digits", "projects/1/x/digits-a"), ("projects/1/x/digits", "-a")),
+        ({}, ("projects/1/x/digits", "a"), ("projects/1/x/digits", "-a")),
         ({}, (None, None), (None, None)),
     ],
 )
