@@ -23,6 +23,7 @@ LOGIN = "gcloud auth application-default login"
 CURRENT_ACCOUNT = "user:$(gcloud config get account)"
 """The caller, as a shell expands it, where the credentials do not name one."""
 DISABLED, NOT_PAID, NOT_CHARGED = "SERVICE_DISABLED", "BILLING_DISABLED", "USER_PROJECT_DENIED"
+NO_PROJECT = "CONSUMER_INVALID"
 RATE = "RATE_LIMIT_EXCEEDED"
 QUOTA = "RESOURCE_EXHAUSTED"
 
@@ -31,6 +32,8 @@ _CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
 _API_NOT_ENABLED = "has not been used in project"
 _MAX_QUOTED = 600  # characters of Google's own message
 _PERMISSION = re.compile(r"'?\b([a-z]+\.[A-Za-z]+\.[A-Za-z]+)\b'?")
+# Of Vertex AI, with status 400: the service account of a job.
+_ACT_AS = re.compile(r"permission to act as service.account:? (?P<account>[^\s@]+@[\w.-]*\w)")
 _RATE_MESSAGE = re.compile(
     r"per (second|minute|hour|day)|rate limit|resource has been exhausted", re.IGNORECASE
 )
@@ -196,6 +199,9 @@ class ErrorResponse:
             return self._forbidden()
         if self._status == HTTPStatus.NOT_FOUND:
             return f"not found: {self._message}"
+        act_as = _ACT_AS.search(self._message)
+        if act_as:
+            return self._cannot_act_as(act_as["account"])
         violations = "; ".join(
             ": ".join(filter(None, map(_one_line, (part.get("field"), part.get("description")))))
             for part in _objects(self._detail("BadRequest").get("fieldViolations"))
@@ -236,6 +242,11 @@ class ErrorResponse:
                 "run 'gcloud auth application-default set-quota-project PROJECT' with one of "
                 f"yours, or {self._grant('roles/serviceusage.serviceUsageConsumer')}"
             )
+        if self._error_reason == NO_PROJECT:
+            return (
+                f"project {project} does not exist, or these credentials have no access to it; "
+                "set the id of your project (see 'gcloud projects list')"
+            )
         return self._denied()
 
     def _denied(self) -> str:
@@ -250,11 +261,16 @@ class ErrorResponse:
         resource = self._fact("resource") or f"project {self._project}"
         return f"the permission {permission} is missing on {resource}; {remedy}"
 
-    def _grant(self, role: str) -> str:
+    def _cannot_act_as(self, account: str) -> str:
+        grant = self._grant("roles/iam.serviceAccountUser", ("iam service-accounts", account))
+        return f"no permission to run jobs as {account}, or it does not exist; {grant}"
+
+    def _grant(self, role: str, on: tuple[str, str] | None = None) -> str:
+        """Return how to grant a role on a resource, given as its group of commands and its name."""
         if role in _BUCKET_ROLES:
-            target = "storage buckets add-iam-policy-binding gs://BUCKET"
-        else:
-            target = f"projects add-iam-policy-binding {self._project}"
+            on = ("storage buckets", "gs://BUCKET")
+        group, name = on or ("projects", self._project)
+        target = f"{group} add-iam-policy-binding {name}"
         command = f"gcloud {target} --member={self._member} --role={role}"
         return f"have an administrator run '{command}'"
 

@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import timestamps
 from distlaunch.errors import GoogleError
-from distlaunch.google.jobs import JobState, error_message, state
+from distlaunch.google.jobs import (
+    JobState,
+    error_message,
+    is_preempted,
+    platform_message,
+    state,
+)
 from distlaunch.google.logs import PLATFORM, job_query, read_page, task_of_replica
 from distlaunch.job.vertex import fields
-from distlaunch.ui.failure import TIMED_OUT, VICTIM, FailureReport, explain
+from distlaunch.ui.failure import PREEMPTED, TIMED_OUT, VICTIM, FailureReport, explain
 from distlaunch.ui.tensorflow_noise import without_noise
 
 if TYPE_CHECKING:
@@ -32,9 +38,9 @@ def find_failure(jobs: Jobs, job: Mapping[str, Any]) -> FailureReport | None:
     """Return the first failure of a job, None for one that has not failed.
 
     Google cancels a job that has run as long as its timeout; that is a failure too.
-    The newest lines on stderr and structured entries of severity ERROR are read. The first task is
-    one that the job's error names, unless it ended because another one did; of several, the one
-    whose line with a cause came first.
+    A cause that Vertex AI names decides. Otherwise, the newest lines on stderr and structured
+    entries of severity ERROR do: the first task is one that the job's error names, unless it ended
+    because another one did; of several, the one whose line with a cause came first.
     """
     if state(job) is JobState.CANCELLED and _has_timed_out(job):
         return FailureReport.of(None, TIMED_OUT, ())
@@ -49,6 +55,10 @@ def find_failure(jobs: Jobs, job: Mapping[str, Any]) -> FailureReport | None:
         errors = {}
     match = _REPLICAS.search(message)
     named = [task_of_replica(job, name) for name in _REPLICA.findall(match[1])] if match else []
+    known = PREEMPTED if is_preempted(job) else explain(platform_message(job))
+    if known:
+        task = named[0] if named else None
+        return FailureReport.of(task, known, _lines(errors.get(task or "", [])))
     victims = {task for task in errors if VICTIM.search("\n".join(_lines(errors[task])))}
     tasks = [task for task in (*named, *errors) if task not in victims]
     tasks = [task for task in tasks if task in named] or tasks or named

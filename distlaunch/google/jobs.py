@@ -36,6 +36,7 @@ _NAME = re.compile(
 _EXPECTED_NAME = "expected projects/P/locations/R/customJobs/NUMBER"
 _PAGE = 100
 _STOCKOUTS = (
+    "stockout",
     "resources are insufficient in region",
     "does not have enough resources available",
     "resource_pool_exhausted",
@@ -281,9 +282,29 @@ def is_stockout(job: Mapping[str, Any]) -> bool:
     """
     if "startTime" in job:
         return False
-    message = error_message(job).lower()
-    is_short = any(text in message for text in _STOCKOUTS)
-    return state(job) is JobState.EXPIRED or (state(job) is JobState.FAILED and is_short)
+    is_short = state(job) is JobState.FAILED and _names_stockout(job)
+    return is_short or state(job) is JobState.EXPIRED
+
+
+def is_preempted(job: Mapping[str, Any]) -> bool:
+    """Whether a Spot job that was running has failed because its machines were taken away.
+
+    Vertex AI retries it, and then reports a stockout
+    (https://docs.cloud.google.com/vertex-ai/docs/training/use-spot-vms).
+    """
+    is_spot = (fields.job_spec(job).get("scheduling") or {}).get("strategy") == "SPOT"
+    is_failed = state(job) is JobState.FAILED and "startTime" in job
+    return is_spot and is_failed and _names_stockout(job)
+
+
+def _names_stockout(job: Mapping[str, Any]) -> bool:
+    message = platform_message(job).lower()
+    return any(text in message for text in _STOCKOUTS)
+
+
+def platform_message(job: Mapping[str, Any]) -> str:
+    """Return Vertex AI's own words of a job's error, without the lines of a task that it quotes."""
+    return error_message(job).partition("exited with a non-zero status")[0]
 
 
 def error_message(job: Mapping[str, Any]) -> str:

@@ -24,6 +24,10 @@ TIMED_OUT = Cause(
     "the job ran longer than its timeout",
     "submit with a longer scheduling.timeout and --job-dir of this job: it resumes there",
 )
+PREEMPTED = Cause(
+    "the machine was preempted",
+    "submit again with --job-dir of this job: it resumes from its last checkpoint",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +103,8 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
     # Vertex AI, Docker (exit code 137), Linux (SIGKILL), the trainer, TensorFlow on CPUs
     (
         (
-            r"out[ -]of[ -]memory|memoryerror|cannot allocate memory|std::bad_alloc"
-            r"|oom when allocating tensor"
+            r"(out[ -]of|replicas low on)[ -]memory|memoryerror|cannot allocate memory"
+            r"|std::bad_alloc|oom when allocating tensor"
         ),
         "the task ran out of memory",
         "use a smaller --batch-size, no --cache memory, or a machine with more memory",
@@ -108,8 +112,13 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
     # Compute Engine: Spot machines and maintenance
     (
         r"\bpreempted\b",
-        "the machine was preempted",
-        "submit again with --job-dir of this job: it resumes from its last checkpoint",
+        *PREEMPTED,
+    ),
+    # Vertex AI, after three attempts
+    (
+        r"internal error occurred for the current attempt",
+        "Vertex AI had an internal error, also when it retried the job",
+        "submit again with --job-dir of this job, later or in another region",
     ),
     # the trainer: loss, --check-numerics; Keras: TerminateOnNaN
     (
@@ -145,9 +154,9 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
         "a permission is missing{name}",
         "grant a role with it to the job's service account ('distlaunch check' names the account)",
     ),
-    # Linux, by its error ENOSPC
+    # Linux, by its error ENOSPC; Vertex AI
     (
-        r"no space left on device",
+        r"no space left on device|replicas low on disk",
         "a disk is full",
         "use a larger boot disk in distlaunch.yaml, or write less",
     ),

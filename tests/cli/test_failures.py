@@ -178,6 +178,41 @@ def test_a_tuning_job_may_run_longer_than_the_timeout_of_its_trials(cloud):
     assert find_failure(cloud.jobs(), job) is None
 
 
+# Errors of jobs in the words of Vertex AI, and the first failure.
+LARGER = "Specify a machine with larger memory and try again."
+STOCKOUT = "Resources are insufficient in region: us-central1. Try a different region or use a"
+ERRORS = {
+    f"Replicas low on memory: workerpool0. {LARGER}": (None, "the task ran out of memory"),
+    "The replica workerpool1-0 ran out of memory and exited with a non-zero status of 137.": (
+        "worker:0",
+        "the task ran out of memory",
+    ),
+    "Internal error occurred for the current attempt": (
+        None,
+        "Vertex AI had an internal error, also when it retried the job",
+    ),
+    f"{STOCKOUT} different accelerator.": (None, "the machine was preempted"),
+    "The replica workerpool1-0 exited with a non-zero status of 1. Termination reason: Error. "
+    "KeyError: 1": ("worker:0", "a Python module cannot be imported"),
+}
+
+
+@pytest.fixture(scope="module")
+def failed(cloud):
+    """Return a Spot job whose tasks wrote a line that is not why they failed."""
+    program = "import sys; print('ImportError: no fast path', file=sys.stderr); sys.exit(1)"
+    job = cloud.wait(cloud.launch(program, "", [], []))
+    job["jobSpec"]["scheduling"] = {"strategy": "SPOT"}
+    return job
+
+
+@pytest.mark.parametrize("message", ERRORS)
+def test_a_cause_that_vertex_ai_names_decides(message, cloud, failed):
+    report = find_failure(cloud.jobs(), {**failed, "error": {"message": message}})
+    assert (report.task, report.reason) == ERRORS[message]
+    assert bool(report.lines) is (report.task is not None)
+
+
 def test_a_killed_task(cloud, failure):
     program = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     job = cloud.wait(cloud.launch(program, "", []))

@@ -103,6 +103,15 @@ DISABLED = info(
             denied("No.", info("USER_PROJECT_DENIED", consumer="projects/q")),
             f"set-quota-project PROJECT' with one of yours, or {GRANT}=roles/serviceusage.serviceU",
         ),
+        (
+            "aiplatform",
+            denied(
+                "Permission denied on resource project My First Project.",
+                info("CONSUMER_INVALID", consumer="projects/My First Project"),
+            ),
+            "project My First Project does not exist, or these credentials have no access to it; "
+            "set the id of your project (see 'gcloud projects list')",
+        ),
     ],
 )
 def test_forbidden_names_the_cause_and_the_command_that_fixes_it(service, content, message):
@@ -135,6 +144,8 @@ VIOLATIONS = [
     {"field": "job_spec.timeout", "description": "Too\nlong."},
     {"field": "display_name", "description": "Empty"},
 ]
+ACT_AS = "You do not have permission to act as service_account"
+ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"
 LOGIN = "run 'gcloud auth application-default login'"
 
 
@@ -147,6 +158,13 @@ LOGIN = "run 'gcloud auth application-default login'"
             "Google refuses the request: job_spec.timeout: Too long; display_name: Empty",
         ),
         (400, body(400, "ABORTED", "It has ended."), "Google refuses (ABORTED): It has ended"),
+        (
+            400,
+            body(400, "INVALID_ARGUMENT", f"{ACT_AS}: {ACCOUNT}. (or it may not exist)."),
+            f"no permission to run jobs as {ACCOUNT}, or it does not exist; have an administrator "
+            f"run 'gcloud iam service-accounts add-iam-policy-binding {ACCOUNT} {MEMBER} "
+            "--role=roles/iam.serviceAccountUser'",
+        ),
         (401, body(401, "", "Old."), f"Google does not accept the credentials (Old); {LOGIN}"),
         (404, body(404, "NOT_FOUND", "No such job."), "not found: No such job"),
         (409, b"[]", "Google refuses (CONFLICT): []"),

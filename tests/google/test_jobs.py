@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from distlaunch.errors import CreateRefused, DistlaunchError, GoogleError, RetryableError
 from distlaunch.google import jobs as google_jobs
 from distlaunch.google.client import connect
-from distlaunch.google.jobs import Jobs, is_stockout
+from distlaunch.google.jobs import Jobs, is_preempted, is_stockout
 
 from .servers import HALF, RESET, Clock, Reply, Server, refused
 
@@ -259,6 +259,7 @@ def test_state_error_and_page_of_a_job():
 
 
 STOCKOUT = "Resources are insufficient in region: us-central1. Please try a different region."
+STARTED = "2026-11-23T10:00:00Z"
 QUOTA = "The following quota metrics exceed quota limits: custom_model_training_cpus"
 
 
@@ -268,7 +269,7 @@ QUOTA = "The following quota metrics exceed quota limits: custom_model_training_
         ("FAILED", STOCKOUT, {}, True),
         ("FAILED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", {}, True),
         ("EXPIRED", "", {}, True),
-        ("FAILED", STOCKOUT, {"startTime": "2026-11-23T10:00:00Z"}, False),
+        ("FAILED", STOCKOUT, {"startTime": STARTED}, False),
         ("FAILED", QUOTA, {}, False),
         ("FAILED", "The replica workerpool0-0 exited with a non-zero status of 1.", {}, False),
         ("CANCELLED", STOCKOUT, {}, False),
@@ -278,3 +279,31 @@ QUOTA = "The following quota metrics exceed quota limits: custom_model_training_
 def test_only_a_job_that_never_had_machines_is_a_stockout(state, message, more, expected):
     job = {"state": f"JOB_STATE_{state}", "error": {"message": message}, **more}
     assert is_stockout(job) is expected
+
+
+@pytest.mark.parametrize(
+    ("state", "message", "strategy", "start", "expected"),
+    [
+        ("FAILED", STOCKOUT, "SPOT", STARTED, True),
+        ("FAILED", "STOCKOUT", "SPOT", STARTED, True),
+        ("FAILED", STOCKOUT, "STANDARD", STARTED, False),
+        ("FAILED", STOCKOUT, "SPOT", None, False),
+        ("CANCELLED", STOCKOUT, "SPOT", STARTED, False),
+        (
+            "FAILED",
+            "The replica workerpool0-0 exited with a non-zero status of 1. Termination reason: "
+            "Error. KeyError: 'stockout'",
+            "SPOT",
+            STARTED,
+            False,
+        ),
+    ],
+)
+def test_a_spot_job_that_was_running_is_preempted(state, message, strategy, start, expected):
+    job = {
+        "state": f"JOB_STATE_{state}",
+        "error": {"message": message},
+        "jobSpec": {"scheduling": {"strategy": strategy}},
+        **({"startTime": start} if start else {}),
+    }
+    assert is_preempted(job) is expected

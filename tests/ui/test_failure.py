@@ -23,7 +23,10 @@ TEXTS = {
     "type float on /job:localhost/replica:0/task:0/device:CPU:0 by allocator mklcpu [Op:Fill]",
     "the task ran out of memory": "The replica workerpool0-0 ran out-of-memory and exited with a "
     "non-zero status of 137.",
+    "the task ran out of memor": "Replicas low on memory: workerpool0. Specify a machine with "
+    "larger memory and try again.",
     "the machine was preempted": "Instance was preempted.",
+    "Vertex AI had an internal error": "Internal error occurred for the current attempt",
     "the loss or a tensor became NaN or infinite": "trainer: error: the loss is not finite at "
     "step 3 (inf): lower --learning-rate",
     "the loss or a tensor became NaN": "trainer: error: chief, step 12 failed: NaN in the output "
@@ -39,6 +42,8 @@ TEXTS = {
     "a file is missing: [Errno 2] No such file or directory: '/data/a.csv'": "FileNotFoundError: "
     "[Errno 2] No such file or directory: '/data/a.csv'",
     "a disk is full": "OSError: [Errno 28] No space left on device",
+    "a disk is": "Replicas low on disk: workerpool0. Specify a larger bootDiskSizeGb "
+    "https://cloud.google.com/vertex-ai/docs/reference/rest/v1/DiskSpec and try again.",
     "the image has no such command": "The replica workerpool0-0 exited with a non-zero status of "
     "128. Termination reason: StartError. Termination log message: failed to create containerd "
     "task: failed to create shim",
