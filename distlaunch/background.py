@@ -21,6 +21,11 @@ class BackgroundTask(Generic[_Result]):
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the function has returned or raised."""
+        return not self._thread.is_alive()
+
     def result(self, timeout: float | None = None) -> _Result:
         """Wait for the function and return its result, or raise its exception.
 
@@ -30,7 +35,7 @@ class BackgroundTask(Generic[_Result]):
             If it is still running after `timeout` seconds; it keeps running.
         """
         self._thread.join(timeout)
-        if self._thread.is_alive():
+        if not self.has_ended:
             raise TimeoutError
         if self._error is not None:
             raise self._error

@@ -15,6 +15,7 @@ from distlaunch.errors import DistlaunchError, UsageError
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
     from distlaunch.google.client import Session
+    from distlaunch.runs.fetch import DownloadProgress
     from distlaunch.runs.view import RunView
     from distlaunch.submit.lookup import JobLocator
 
@@ -183,10 +184,10 @@ def fetch(
     target = output or Path("fetched", view.id, *(() if part == "all" else (part,)))
     if folder.startswith("gs://"):
 
-        def progress(done: int, count: int, size: int) -> None:
-            console.progress(f"{done} of {count} files, {report.size(size)} in all")
+        def on_progress(progress: DownloadProgress) -> None:
+            console.progress(report.progress_bar(progress))
 
-        fetched = fetch_folder(session or locator.jobs().session, folder, target, progress)
+        fetched = fetch_folder(session or locator.jobs().session, folder, target, on_progress)
         console.progress("")
     else:
         fetched = copy_folder(Path(folder), target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import GoogleError, RetryableError
@@ -76,7 +76,7 @@ def download(session: Session, blob: Any, path: Path) -> int:
     if path.is_file() and path.stat().st_size == blob.size and _checksum(path) == blob.crc32c:
         return 0
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{blob.generation}.part")
+    part = _part_of(blob, path)
     start = part.stat().st_size if part.exists() else 0
     with part.open("ab") as file, _errors_of(session, blob.name):
         if start < blob.size:
@@ -86,6 +86,17 @@ def download(session: Session, blob: Any, path: Path) -> int:
         raise GoogleError(f"gs://{blob.bucket.name}/{blob.name}: the checksum is wrong; try again")
     part.replace(path)
     return int(blob.size - start)
+
+
+def downloaded_bytes(blob: Any, path: Path) -> int:
+    """Return the bytes of a file that a download which is in progress has written."""
+    with suppress(OSError):
+        return _part_of(blob, path).stat().st_size
+    return 0
+
+
+def _part_of(blob: Any, path: Path) -> Path:
+    return path.with_name(f"{path.name}.{blob.generation}.part")
 
 
 def _client(session: Session) -> Any:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import shutil
-from concurrent.futures import ThreadPoolExecutor, as_completed
+import time
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from distlaunch.background import BackgroundTask
 from distlaunch.errors import DistlaunchError, os_reason
 from distlaunch.google import storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from distlaunch.google.client import Session
 
 PARTS = ("model", "checkpoints", "logs", "export")
 _AT_ONCE = 4  # files
+_LOOK = 0.1  # seconds between two looks at the downloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +31,21 @@ class Fetched:
     new_bytes: int  # those that were not there already
 
 
+class DownloadProgress(NamedTuple):
+    """How much of a folder is there."""
+
+    bytes: int
+    all_bytes: int
+    files: int
+    all_files: int
+
+
 def fetch_folder(
-    session: Session, uri: str, output: Path, progress: Callable[[int, int, int], None]
+    session: Session, uri: str, output: Path, on_progress: Callable[[DownloadProgress], None]
 ) -> Fetched:
     """Download the files in ``gs://BUCKET/PATH`` to a folder, resuming what was interrupted.
 
-    `progress` is called with the files that are done, all files, and the bytes of all.
+    `on_progress` is called several times per second.
 
     Raises
     ------
@@ -45,21 +57,56 @@ def fetch_folder(
         raise DistlaunchError(f"{uri}: no files are there")
     prefix = uri.removeprefix("gs://").partition("/")[2].rstrip("/")
     paths = [_path_in(output, blob.name.removeprefix(prefix).lstrip("/")) for blob in blobs]
-    total, new_bytes = sum(blob.size for blob in blobs), 0
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        downloads = [
-            pool.submit(storage.download, session, blob, path)
-            for blob, path in zip(blobs, paths, strict=True)
-        ]
-        try:
-            for done, download in enumerate(as_completed(downloads), 1):
-                new_bytes += download.result()
-                progress(done, len(blobs), total)
-        except OSError as error:
-            raise _not_writable(output, error) from None
-        finally:
-            pool.shutdown(cancel_futures=True)
+    downloads = _Downloads(session, list(zip(blobs, paths, strict=True)))
+    try:
+        new_bytes = downloads.run(on_progress)
+    except OSError as error:
+        raise _not_writable(output, error) from None
     return Fetched(len(blobs), new_bytes)
+
+
+class _Downloads:
+    """Files that daemon threads download, so that Ctrl-C need not wait for them."""
+
+    def __init__(self, session: Session, files: Sequence[tuple[Any, Path]]) -> None:
+        self._session = session
+        self._waiting = deque(files)
+        self._active: dict[Path, Any] = {}
+        self._done: list[int] = []  # bytes of each file
+        self._all_bytes, self._all_files = sum(blob.size for blob, _ in files), len(files)
+
+    def run(self, on_progress: Callable[[DownloadProgress], None]) -> int:
+        """Download all files, and return the bytes that were not there already."""
+        threads = [BackgroundTask(self._download_next) for _ in range(_AT_ONCE)]
+        try:
+            while True:
+                ended = [thread for thread in threads if thread.has_ended]
+                new_bytes = sum(thread.result() for thread in ended)
+                on_progress(self._progress())
+                if len(ended) == len(threads):
+                    return new_bytes
+                time.sleep(_LOOK)
+        finally:
+            self._waiting.clear()
+
+    def _download_next(self) -> int:
+        """Download files until none is waiting, and return the bytes that are new."""
+        new_bytes = 0
+        while True:
+            try:
+                blob, path = self._waiting.popleft()
+            except IndexError:
+                return new_bytes
+            self._active[path] = blob
+            new_bytes += storage.download(self._session, blob, path)
+            self._done.append(blob.size)
+            del self._active[path]
+
+    def _progress(self) -> DownloadProgress:
+        active = [storage.downloaded_bytes(blob, path) for path, blob in [*self._active.items()]]
+        done = [*self._done]
+        total = min(sum(done) + sum(active), self._all_bytes)
+        return DownloadProgress(total, self._all_bytes, len(done), self._all_files)
 
 
 def copy_folder(source: Path, output: Path) -> Fetched:

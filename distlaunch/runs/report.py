@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.text import duration, table
+from distlaunch.text import duration, plural, table
 from distlaunch.timestamps import clock_time
 from distlaunch.ui import chart
 from distlaunch.ui.progress import as_number
@@ -13,8 +13,10 @@ from distlaunch.ui.summary import describe, epochs_of, logs_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from distlaunch.runs.fetch import DownloadProgress
     from distlaunch.runs.view import RunView
 
+_BAR_WIDTH = 30  # characters
 _MOST_METRICS = 3  # in a list
 _ABSENT = "-"
 # What always differs between two runs, or follows from what else does.
@@ -77,6 +79,15 @@ def comparison(one: RunView, other: RunView) -> str:
     """Return a table of what differs between two."""
     rows = [(name, *map(_text, values)) for name, *values in differences(one, other)]
     return table([("", one.id, other.id), *rows], flush_left=True)
+
+
+def progress_bar(progress: DownloadProgress) -> str:
+    """Return a download as a line, such as ``[##----] 33 %  1 MB of 3 MB, 1 of 4 files``."""
+    share = progress.bytes / progress.all_bytes if progress.all_bytes else 1.0
+    bar = ("#" * int(_BAR_WIDTH * share)).ljust(_BAR_WIDTH, "-")
+    amounts = f"{size(progress.bytes)} of {size(progress.all_bytes)}"
+    files = f"{progress.files} of {plural(progress.all_files, 'file')}"
+    return f"[{bar}] {int(100 * share)} %  {amounts}, {files}"
 
 
 def size(count: int) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -16,6 +18,8 @@ from typing import TYPE_CHECKING
 import pytest
 from json_schemas import load_checked
 
+from distlaunch.emulator.faults import Faults
+from distlaunch.google.storage import list_files
 from distlaunch.runs.record import read_record
 
 from .cloud import Cloud
@@ -240,6 +244,37 @@ def test_files_of_a_job_are_downloaded_resumed_and_verified(run, cloud, project,
     assert run("fetch", "--part", "logs", *options, cwd=project).err == (
         "distlaunch: error: gs://bucket/digits-1/logs: no files are there\n"
     )
+
+
+def test_a_download_shows_a_bar_and_ctrl_c_does_not_wait_for_it(run, tmp_path):
+    content = bytes(5_000_000)
+    (tmp_path / "buckets/bucket/digits/model").mkdir(parents=True)
+    (tmp_path / "buckets/bucket/digits/model/model.keras").write_bytes(content)
+    leader, follower = pty.openpty()
+    with Cloud(tmp_path, storage=tmp_path / "buckets", faults=Faults("hang@storage#4")) as cloud:
+        job = cloud.wait(cloud.launch("", "digits-1", [], job_dir="gs://bucket/digits"))
+        [blob] = list_files(cloud.jobs().session, "gs://bucket/digits/model")
+        part = tmp_path / f"copy/model.keras.{blob.generation}.part"
+        part.parent.mkdir()
+        part.write_bytes(content[:2_000_000])
+        words = ("fetch", job["name"], "--output", "copy", *cloud.options())
+        with subprocess.Popen(
+            [sys.executable, "-m", "distlaunch", *words],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=follower,
+            env=os.environ | {"TERM": "xterm"},
+        ) as fetch:
+            os.close(follower)
+            shown = ""
+            while "] 40 %  2 MB of 5 MB, 0 of 1 file" not in shown:
+                shown += os.read(leader, 4096).decode()
+            fetch.send_signal(signal.SIGINT)
+            assert fetch.wait(10) == 130
+        os.close(leader)
+        done = run(*words, "--json", cwd=tmp_path)
+    assert json.loads(done.out)["new_bytes"] == 3_000_000
+    assert (tmp_path / "copy/model.keras").read_bytes() == content
 
 
 def _generation(cloud, name):
