@@ -8,7 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Three at once: on two cores, one of them mostly waits for servers and timeouts.
 PYTEST := $(BIN)/python -m pytest --numprocesses=3 --dist=loadscope --no-loadscope-reorder
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Python compiles what it imports; pip would compile all of TensorFlow, for half a minute.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 CANDIDATES := python3.13 python3.12 python3.11 python3.10 python3 python
 IS_FIT := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
 
@@ -98,5 +99,5 @@ $(VENV)/.test: $(VENV)/.made pyproject.toml
 
 $(VENV)/.quick: $(VENV)/.made pyproject.toml
 	@echo "installing distlaunch and the dependencies of the quick tests into $(VENV)"
-	@$(PIP_INSTALL) --no-compile -e . $(QUICK_PACKAGES)
+	@$(PIP_INSTALL) -e . $(QUICK_PACKAGES)
 	@touch $@
