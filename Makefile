@@ -3,6 +3,8 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+# Images of Python often set it; each process would compile distlaunch and TensorFlow again.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 BIN := $(VENV)/bin
