@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
@@ -15,7 +16,6 @@ from distlaunch.forecast.model import (
     fit_exchange,
     fit_line,
     messages,
-    shared_seconds,
 )
 from distlaunch.job.egress import egress_gbps
 
@@ -37,9 +37,7 @@ _LOCAL_SPEED = Range(4e9, 1e9, 3e8)  # bytes per second between processes
 _SPREAD = Range(0.0, 0.03, 0.15)  # of a task's compute
 _OVERLAP = Range(10.0, 1.0, 1.0)  # of an exchange that was not measured
 _FITTED = Range(0.8, 1.0, 1.2)  # of a fitted exchange
-_WAKING = Range(0.0, 0.0002, 0.001)  # seconds until a task gets a core for its next message
-_TIME_SLICE = Range(0.0, 0.004, 0.004)  # seconds; a tick of Linux's scheduler with HZ=250
-_UNMOVED = Range(0.0, 0.15, 1.0)  # of a step, in which a core is idle though tasks wait for one
+_WAKING = Range(0.0, 0.0006, 0.002)  # seconds until a task gets a core for its next message
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,25 +84,25 @@ def forecast_step(
     """
     size = runs[0].gradient_bytes
     own = [run for run in runs if run.gradient_bytes == size]
-    compute, source = _compute(own, target, tasks, batch)
+    at_once = min(tasks, target.cores) if target.is_local else tasks
+    compute, source = _compute(own, target, at_once, batch)
     sources, noise = {"compute": source}, [run.noise for run in own]
     spread, exchange, overlap = Range(0, 0, 0), [Exchange(0, 0)] * 3, _ONE
-    if tasks > 1:
+    if at_once > 1:
         spread, sources["wait"] = _spread(own, target)
         exchange, overlap, sources["exchange"] = _exchange(runs, target)
     steps = [
         Step(compute[n], exchange[n], compute[n] * spread[n], overlap[n]).seconds(
-            tasks, size or 0.0, has_servers=has_servers
+            at_once, size or 0.0, has_servers=has_servers
         )
         for n in range(3)
     ]
-    if target.is_local and tasks > target.cores:
-        sources["sharing"] = f"{tasks} tasks take turns on {target.cores} cores (assumed)"
-        cases = zip(steps, _WAKING, _TIME_SLICE, _UNMOVED, strict=True)
+    if tasks > at_once:
+        sources["sharing"] = f"{tasks} tasks take turns on {at_once} cores (assumed)"
+        turns = tasks / at_once, tasks / at_once, math.ceil(tasks / at_once)
         steps = [
-            shared_seconds(step, tasks, target.cores, time_slice=part, unmoved=share)
-            + messages(tasks) * waking
-            for step, waking, part, share in cases
+            step * turn + messages(tasks) * waking
+            for step, turn, waking in zip(steps, turns, _WAKING, strict=True)
         ]
     low, mid, high = sorted(steps)
     return Range(low * (1 - max(noise)), mid, high * (1 + max(noise))), sources

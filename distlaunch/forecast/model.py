@@ -79,22 +79,6 @@ def overlapped(compute: float, exchange: float, overlap: float) -> float:
     return longer * power
 
 
-def shared_seconds(
-    seconds: float, tasks: int, cores: int, *, time_slice: float = 0.0, unmoved: float = 0.0
-) -> float:
-    """Return the time of a step in which tasks take turns on fewer cores.
-
-    All CPU time is divided among the cores. If the tasks cannot be divided evenly, cores are idle
-    while the last tasks run (Graham, Bounds on Multiprocessing Timing Anomalies, 1969): up to a
-    whole step if it is shorter than a time slice of the scheduler, and the share `unmoved` of a
-    longer one, in which tasks were not moved to an idle core.
-    """
-    rest = tasks % cores
-    idle = 1 - rest / cores if rest and tasks > cores else 0.0
-    last = max(min(seconds, time_slice), unmoved * seconds)
-    return seconds * max(1.0, tasks / cores) + idle * last
-
-
 def expected_maximum(count: int) -> float:
     """Return the expected maximum of standard normal values (Blom's approximation, 1958)."""
     return 0.0 if count < 2 else NormalDist().inv_cdf((count - 0.375) / (count + 0.25))

@@ -14,7 +14,6 @@ from distlaunch.forecast.model import (
     fit_line,
     overlapped,
     pareto_front,
-    shared_seconds,
 )
 
 LATENCIES, SPEEDS = st.floats(1e-5, 1e-2), st.floats(1e8, 1e11)
@@ -66,16 +65,11 @@ def test_ring_and_reduction_server_send_the_documented_bytes():
     assert exchange.reduction_server(1, 1e9) == 0
 
 
-def test_the_slowest_of_several_and_shared_cores():
+def test_the_slowest_of_several():
     # The exact values for 2, 3 and 4 are 0.564, 0.846 and 1.029.
     assert [expected_maximum(n) for n in (1, 2, 3, 4)] == pytest.approx(
         [0, 0.564, 0.846, 1.029], rel=0.05
     )
-    assert [shared_seconds(6, n, 2) for n in (1, 2, 3, 4)] == [6, 6, 9, 12]
-    sliced = [shared_seconds(6, n, 2, time_slice=1) for n in (1, 2, 3, 4)]
-    assert sliced == [6, 6, 9.5, 12]
-    assert shared_seconds(6, 3, 2, time_slice=100) == 12  # in two turns
-    assert shared_seconds(6, 3, 2, time_slice=1, unmoved=0.5) == 10.5
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=12))
