@@ -13,7 +13,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from distlaunch import files
 from distlaunch.errors import DistlaunchError, os_reason
 from distlaunch.job.yaml_document import display_path
+from distlaunch.local import processes
 from distlaunch.local.host_resources import NO_GPU, split_evenly, this_machine
 from distlaunch.tune.search import Observation, next_point, values_at
 from distlaunch.tune.trial import ACTIVE, INFEASIBLE, STOPPED, SUCCEEDED, Trial, read_metric
@@ -146,7 +146,13 @@ class LocalSearch:
         run.before = run.trial.seconds or 0.0
         run.trial = replace(run.trial, state=ACTIVE, seconds=run.before)
         self._save(run)
-        argv = [sys.executable, "-m", "distlaunch", "--quiet", "local", "--job-dir", str(folder)]
+        argv = processes.python_command(
+            "distlaunch.cli.trial_process",
+            str(os.getpid()),
+            "--quiet",
+            "local",
+            f"--job-dir={folder}",
+        )
         words = [*self._plan.words, *run.trial.options]
         with (
             (folder / "output.log").open("ab") as out,

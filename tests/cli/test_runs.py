@@ -6,13 +6,14 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,9 +23,12 @@ from distlaunch.emulator.faults import Faults
 from distlaunch.google.storage import list_files
 from distlaunch.runs.record import read_record
 
+from ..trainer_skeleton.runs.cloud_storage import CloudStorage  # noqa: TID252 - no package
 from .cloud import Cloud
+from .terminal import run_on_terminal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 # Writes what the trainer's chief does.
@@ -106,6 +110,23 @@ def test_runs_are_listed_shown_compared_and_removed(run, project, train):
     assert load_checked("prune", removed)["removed"] == [first]
     assert not (project / ".distlaunch/local" / first).exists()
     assert read_record(project / ".distlaunch/local" / second).exit_code == 3
+
+
+def test_prune_prompts_on_a_terminal_and_show_has_its_chart_there(project, train):
+    name = train(0.5)
+    code, text = run_on_terminal("show", cwd=project)
+    assert code == 0
+    assert re.search(r"\r\n 0\.5 \|[*o].*\r\n", text)
+    assert run_on_terminal("list", "--local", cwd=project)[1].count(name) == 1
+
+    code, text = run_on_terminal("prune", "--keep=0", cwd=project, answer="n\n")
+    assert code == 130
+    assert text.index(name) < text.index("remove 1 run, ")
+    assert (project / ".distlaunch/local" / name).exists()
+    code, text = run_on_terminal("prune", "--keep=0", cwd=project, answer="y\n")
+    assert code == 0
+    assert "removed 1 run, " in text
+    assert not (project / ".distlaunch/local" / name).exists()
 
 
 def test_values_of_variables_are_not_recorded(project):
@@ -291,10 +312,36 @@ def test_a_local_run_is_copied(run, project, train):
 
 
 @pytest.mark.slow
-def test_tensorboard_shows_two_runs_side_by_side(project, train):
+@pytest.mark.parametrize("job_dir", ["local", "gs"])
+def test_tensorboard_shows_two_runs_side_by_side(project, train, tmp_path, job_dir):
     names = [train(0.5), train(0.25)]
     for number, name in enumerate(names):
         write_scalar(project / ".distlaunch/local" / name / "logs/train", number + 1.5)
+    with CloudStorage(tmp_path) as storage:
+        if job_dir == "gs":
+            for name in names:
+                move_to_bucket(project / ".distlaunch/local" / name, storage)
+        with run_tensorboard(project, names, storage.environment) as url:
+            runs = fetch_list(f"{url}/data/runs", len(names))
+            assert set(runs) == {f"{name}/train" for name in names}
+            point = fetch_list(f"{url}/data/plugin/scalars/scalars?tag=a&run={runs[1]}", 1)
+            assert point[0][1:] == [1, 2.5]
+    assert any("/train/events" in request for request in storage.requests) == (job_dir == "gs")
+
+
+def move_to_bucket(folder: Path, storage: CloudStorage) -> None:
+    """Move the logs of a run to a bucket, as if it had trained with --job-dir gs://."""
+    for path in (folder / "logs").rglob("events*"):
+        storage.put(f"jobs/{folder.name}/{path.relative_to(folder)}", path.read_bytes())
+    shutil.rmtree(folder / "logs")
+    record = json.loads((folder / "run.json").read_text())
+    record["job_dir"] = f"gs://jobs/{folder.name}"
+    (folder / "run.json").write_text(json.dumps(record))
+
+
+@contextmanager
+def run_tensorboard(project: Path, names: list[str], environment: dict[str, str]) -> Iterator[str]:
+    """Run `distlaunch tensorboard`, and yield its URL."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -302,13 +349,13 @@ def test_tensorboard_shows_two_runs_side_by_side(project, train):
     server = subprocess.Popen(
         [sys.executable, "-m", "distlaunch", *words],
         cwd=project,
+        env=os.environ | environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
     try:
-        runs = fetch_list(f"http://127.0.0.1:{port}/data/runs", len(names))
-        assert set(runs) == {f"{name}/train" for name in names}
+        yield f"http://127.0.0.1:{port}"
     finally:
         os.killpg(server.pid, 15)
         server.wait()

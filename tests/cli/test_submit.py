@@ -1,12 +1,9 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 
 import pytest
 
@@ -15,6 +12,7 @@ from distlaunch.scaffold import plan
 
 from ..google.servers import in_turn, refused  # noqa: TID252 - tests are no package
 from .cloud import LABEL, Cloud
+from .terminal import run_on_terminal
 
 JOB_FILE = """\
 name: digits
@@ -319,31 +317,14 @@ def test_wrong_usage_is_one_line_and_2(words, content, submit):
     assert content in done.err
 
 
-def submit_on_terminal(project, gcloud, *words):
-    """Submit on a terminal without input, and return the exit code and what is shown."""
-    terminal, program = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "distlaunch", "submit", IMAGE, "--no-check", *words],
-        cwd=project,
-        env=os.environ | {"CLOUDSDK_CONFIG": str(gcloud)},
-        stdin=program,
-        stdout=subprocess.DEVNULL,
-        stderr=program,
-        start_new_session=True,
-    )
-    os.close(program)
-    shown = b""
-    with suppress(OSError):  # the terminal is closed at the end
-        while piece := os.read(terminal, 1 << 12):
-            shown += piece
-    os.close(terminal)
-    return process.wait(timeout=60), shown.decode()
-
-
 @pytest.mark.usefixtures("user")
 def test_a_submit_asks_for_nothing_and_shows_the_price(project, serve, trusted, no_credentials):
     server = serve(in_turn(refused(403, "PERMISSION_DENIED", "No.")), trusted)
-    code, shown = submit_on_terminal(project, no_credentials, "--endpoint", server.url)
+    code, shown = run_on_terminal(
+        *("submit", IMAGE, "--no-check", "--endpoint", server.url),
+        cwd=project,
+        env={"CLOUDSDK_CONFIG": str(no_credentials)},
+    )
     assert code == 1
     assert "price      about 0.437 USD an hour (chief 0.218, workers 0.218)" in shown
     assert [request.method for request in server.requests] == ["POST"]

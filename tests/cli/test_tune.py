@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -13,9 +12,11 @@ import time
 import pytest
 
 from distlaunch import scaffold
+from distlaunch.runs.record import is_running
 
 from ..json_schemas import load_checked  # noqa: TID252 - tests are no package
 from .cloud import Cloud
+from .terminal import run_on_terminal
 
 TUNING = """\
 tuning:
@@ -161,7 +162,8 @@ def test_parallel_trials_share_the_cores(tune, project):
     assert not first & second
 
 
-def test_an_interrupted_search_resumes(project):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_search_resumes(project, number):
     command = [sys.executable, "-m", "distlaunch", "tune", "--local", "--json", *PROGRAM]
     search = subprocess.Popen(
         command,
@@ -171,17 +173,21 @@ def test_an_interrupted_search_resumes(project):
         stderr=subprocess.PIPE,
         text=True,
     )
-    metrics = project / ".distlaunch/tune/digits/trial-1/metrics.jsonl"
+    folder = project / ".distlaunch/tune/digits/trial-1"
     until = time.monotonic() + 60
-    while not metrics.exists() and time.monotonic() < until:
+    while not (folder / "metrics.jsonl").exists() and time.monotonic() < until:
         time.sleep(0.05)
-    search.send_signal(signal.SIGINT)
+    search.send_signal(number)
     out, err = search.communicate(timeout=60)
-    result = load_checked("tune", out)
-    assert search.returncode == 130
-    assert "the same command again resumes the search" in err
-    [trial] = result["trials"]
-    assert (trial["state"], result["state"]) == ("STOPPED", "STOPPED")
+    if number == signal.SIGINT:
+        result = load_checked("tune", out)
+        assert search.returncode == 130
+        assert "the same command again resumes the search" in err
+        [trial] = result["trials"]
+        assert (trial["state"], result["state"]) == ("STOPPED", "STOPPED")
+    while is_running(folder):  # the trial ends with its search, however that ended
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
     done = subprocess.run(
         command, cwd=project, capture_output=True, text=True, check=False, timeout=120
@@ -276,24 +282,8 @@ def test_a_tuning_job_and_its_trials(tune, project, monkeypatch):
 
 
 def test_the_table_is_live_on_a_terminal(project):
-    leader, follower = pty.openpty()
-    command = [sys.executable, "-m", "distlaunch", "tune", "--local", "--trials=2", *PROGRAM]
-    with subprocess.Popen(
-        command, cwd=project, stdout=follower, stderr=follower, env=os.environ | {"TERM": "xterm"}
-    ) as search:
-        os.close(follower)
-        shown = b""
-        while True:
-            try:
-                data = os.read(leader, 4096)
-            except OSError:
-                break
-            if not data:
-                break
-            shown += data
-    os.close(leader)
-    assert search.returncode == 0
-    text = shown.decode()
+    code, text = run_on_terminal("tune", "--local", "--trials=2", *PROGRAM, cwd=project)
+    assert code == 0
     assert "ACTIVE" in text
     assert "0 of 2 trials done" in text
     assert "1 of 2 trials done" in text
