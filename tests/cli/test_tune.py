@@ -90,7 +90,7 @@ def started(project):
     return [json.loads(line) for line in (project / "started.jsonl").read_text().splitlines()]
 
 
-def test_trials_here_and_the_best_command(tune, project, monkeypatch):
+def test_trials_here_and_the_best_command(tune, run, project, monkeypatch):
     monkeypatch.setenv("FAIL", "fast")
     done = tune("--local", "--json", *PROGRAM, "--epochs=1")
     assert done.code == 0, done.err
@@ -120,6 +120,9 @@ def test_trials_here_and_the_best_command(tune, project, monkeypatch):
     lines = done.out.splitlines()
     assert lines[0].split() == ["TRIAL", "rate", "size", "accuracy", "STATE", "TIME"]
     assert [line.split()[0] for line in lines[1:5]] == ["2", "1", "3", "4"]
+
+    shown = run("show", ".distlaunch/tune/digits/trial-3", cwd=project).out
+    assert shown.startswith("run         trial-3\nstate       FAILED (exit code 1)\n")
 
     # Another search is not mixed with it; --new keeps the old folder.
     done = tune("--local", *PROGRAM)
