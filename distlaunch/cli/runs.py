@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from distlaunch.cli import completion, options, show
-from distlaunch.errors import DistlaunchError, UsageError
+from distlaunch.errors import DistlaunchError, GoogleError, UsageError
 
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
@@ -207,16 +207,25 @@ def find(locator: JobLocator, name: str | None) -> tuple[RunView, Session | None
     from distlaunch.submit.records import Records
 
     project = Path.cwd()
+    records = Records(project)
     run = find_run(project, name) if name else None
     if name is None:
-        runs, record = local_runs(project), Records(project).find(None)
+        runs, record = local_runs(project), records.find(None)
         if not runs and record is None:
             raise DistlaunchError("no local runs and no jobs here; 'distlaunch local' makes a run")
         if runs and (record is None or (runs[0].started or "") >= record.time):
             run = runs[0]
     if run:
         return run, None
-    located = locator.find(name)
+    try:
+        located = locator.find(name)
+    except GoogleError as error:
+        if name is None or records.find(name):
+            raise
+        raise DistlaunchError(
+            f"{name}: not a local run here ('distlaunch list --local'), and jobs cannot be looked "
+            f"up: {error}"
+        ) from error
     return view_job(located), located.jobs.session
 
 

@@ -49,7 +49,10 @@ def measured_run(view: RunView) -> MeasuredRun:
     """Return the steps of a run or job; DistlaunchError is raised if they were not measured."""
     summary = view.summary
     if summary is None:
-        raise DistlaunchError(f"{view.id}: no summary.json; the run has not ended, or it failed")
+        raise DistlaunchError(
+            f"{view.id}: no summary.json: it has not ended, it failed, or its program is not the "
+            "trainer; pass another run"
+        )
     timing = summary.get("timing")
     if not timing or not timing.get("total"):
         raise DistlaunchError(

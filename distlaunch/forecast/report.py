@@ -112,7 +112,7 @@ def _row(shape: Shape, *, is_best: bool) -> tuple[str, ...]:
         _text(Range(*(1000 * seconds for seconds in shape.step)), "ms"),
         f"{shape.workers * shape.batch / shape.step.mid:,.0f}",
         time,
-        money or "unknown",
+        money or ("unknown" if shape.cost else ""),
         "*" if is_best else "",
     )
 

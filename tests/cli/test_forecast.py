@@ -111,7 +111,7 @@ def test_time_and_money_of_clusters_with_their_sources(run, project):
 
 
 def test_other_tasks_on_this_machine_are_forecast_from_two_runs_of_two_models(
-    forecast, monkeypatch
+    run, project, forecast, monkeypatch
 ):
     monkeypatch.setattr("distlaunch.local.host_resources._cores", lambda: (0, 1))
     runs = ("wide-1", "wide-2", "small-2")
@@ -123,6 +123,7 @@ def test_other_tasks_on_this_machine_are_forecast_from_two_runs_of_two_models(
     assert "sharing" not in shapes[0]["sources"]
     assert shapes[1]["sources"]["exchange"] == "measured, fitted (wide-2, small-2)"
     assert shapes[0]["money"] is None
+    assert "unknown" not in run("forecast", *runs, "--machine", "local", cwd=project).out
 
 
 def test_faster_and_dearer_clusters_are_on_the_front(forecast):

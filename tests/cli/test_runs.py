@@ -112,6 +112,15 @@ def test_runs_are_listed_shown_compared_and_removed(run, project, train):
     assert read_record(project / ".distlaunch/local" / second).exit_code == 3
 
 
+@pytest.mark.usefixtures("no_credentials")
+def test_a_name_that_is_no_run_is_reported_as_such(run, project):
+    for words in (("show", "20261"), ("fetch", "20261"), ("diff", "20261", "20262")):
+        done = run(*words, "--project=p", "--region=us-central1", cwd=project)
+        assert done.code == 1
+        assert "20261: not a local run here ('distlaunch list --local'), and jobs" in done.err
+        assert "no credentials for Google Cloud" in done.err
+
+
 def test_prune_prompts_on_a_terminal_and_show_has_its_chart_there(project, train):
     name = train(0.5)
     code, text = run_on_terminal("show", cwd=project)
