@@ -75,17 +75,26 @@ def command(
     from distlaunch.forecast import report
     from distlaunch.forecast.clusters import Clusters
     from distlaunch.forecast.measured import measured_run
+    from distlaunch.google.client import is_loopback
 
+    console = settings.console()
     clusters = Clusters(Path.cwd(), locator.region)
     targets = [clusters.target(*_parse(text)) for text in machines] or [clusters.default()]
-    measured = [measured_run(runs.find(locator, name)[0]) for name in names or (None,)]
+    measured = {}
+    for name in names or (None,):
+        view, session = runs.find(locator, name)
+        if session and is_loopback(session.endpoint):
+            console.log(
+                f"{view.id}: the emulator ran it on this machine, not on its own", "warning"
+            )
+        measured[view.id] = measured_run(view)
     shapes, refusals = clusters.forecast_all(
-        measured, targets, workers, batch=batch_size, epochs=epochs
+        [*measured.values()], targets, workers, batch=batch_size, epochs=epochs
     )
     if not shapes:
         raise DistlaunchError("; ".join(refusals))
     for refusal in refusals:
-        settings.console().log(refusal, "warning")
+        console.log(refusal, "warning")
     show(json.dumps(report.to_json(shapes, refusals)) if as_json else report.to_text(shapes))
 
 

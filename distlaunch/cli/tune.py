@@ -33,7 +33,16 @@ if TYPE_CHECKING:
 NEWEST = ""  # the value of --attach without a job
 _CLOUD_ONLY = (  # options that --local does not have
     *("project", "region", "endpoint", "job_dir", "config", "replace_retired", "image"),
-    *("catalogue", "prices", "dry_run", "verbose", "no_check", "yes", "cancel_on_interrupt"),
+    *(
+        "attach",
+        "catalogue",
+        "prices",
+        "dry_run",
+        "verbose",
+        "no_check",
+        "yes",
+        "cancel_on_interrupt",
+    ),
 )
 
 

@@ -54,14 +54,14 @@ def measured_run(view: RunView) -> MeasuredRun:
             "trainer; pass another run"
         )
     timing = summary.get("timing")
-    if not timing or not timing.get("total"):
+    if not isinstance(timing, dict) or not timing.get("total"):
         raise DistlaunchError(
             f"{view.id}: the time of its steps was not measured (an older trainer, parameter "
             "servers, a TPU or a fit script); run the trainer again with 'distlaunch local'"
         )
     try:
         return _read(view, summary, timing)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise DistlaunchError(f"{view.id}: summary.json is not the trainer's ({error})") from None
 
 

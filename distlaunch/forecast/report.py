@@ -72,8 +72,11 @@ class Shape:
 
 
 def best_shapes(shapes: Sequence[Shape]) -> list[Shape]:
-    """Return the shapes that no other one beats in time and money; none where money is unknown."""
-    return pareto_front((s, s.hours.mid, s.money.mid) for s in shapes if s.money)
+    """Return the shapes that no other one beats in time and money; none where money is unknown.
+
+    Times count in two digits: a shorter time than that is worth no money.
+    """
+    return pareto_front((s, float(f"{s.hours.mid:.2g}"), s.money.mid) for s in shapes if s.money)
 
 
 def to_json(shapes: Sequence[Shape], refusals: Sequence[str]) -> dict[str, Any]:
@@ -87,8 +90,10 @@ def to_text(shapes: Sequence[Shape]) -> str:
     """Return a table, and the source of each figure."""
     best = best_shapes(shapes)
     heads = ("machine", "workers", "rows", "step", "examples/s", "time", "money", "")
-    rows = [_row(shape, is_best=shape in best) for shape in shapes]
-    lines = [table([heads, *rows]), ""]
+    rows = [heads, *(_row(shape, is_best=shape in best) for shape in shapes)]
+    if not any(shape.cost for shape in shapes):
+        rows = [row[:-2] for row in rows]  # no money
+    lines = [table(rows), ""]
     if best:
         lines.append("* no other cluster here is both faster and cheaper")
     notes: dict[str, dict[str, list[int]]] = {}

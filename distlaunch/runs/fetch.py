@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import shutil
 import time
 from collections import deque
@@ -113,12 +114,18 @@ def copy_folder(source: Path, output: Path) -> Fetched:
     """Copy the files of a local run; DistlaunchError is raised if that fails."""
     if not source.is_dir():
         raise DistlaunchError(f"{source}: no files are there")
+    files = [path for path in source.rglob("*") if path.is_file()]
+    new_bytes = 0
     try:
-        shutil.copytree(source, output, dirs_exist_ok=True)
+        for path in files:
+            target = output / path.relative_to(source)
+            if not target.exists() or not filecmp.cmp(path, target, shallow=False):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, target)
+                new_bytes += path.stat().st_size
     except OSError as error:
         raise _not_writable(output, error) from None
-    files = [path for path in source.rglob("*") if path.is_file()]
-    return Fetched(len(files), sum(path.stat().st_size for path in files))
+    return Fetched(len(files), new_bytes)
 
 
 def _path_in(output: Path, name: str) -> Path:

@@ -6,8 +6,9 @@ import json
 import platform
 import sys
 import time
+from collections.abc import Mapping  # noqa: TC003 - pydantic reads the types
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from distlaunch.redaction import REDACTED
 from distlaunch.source_version import commit_of, has_changes, hash_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from distlaunch.job.model import Job
@@ -87,11 +88,11 @@ def read_record(folder: Path) -> RunRecord | None:
 
     A run that was killed with its launcher has no end, and is CANCELLED.
     """
-    names = [item.name for item in fields(RunRecord)]
+    from pydantic import TypeAdapter
+
     try:
-        content = json.loads((folder / FILE_NAME).read_bytes())
-        record = RunRecord(**{name: value for name, value in content.items() if name in names})
-    except (AttributeError, OSError, TypeError, ValueError):
+        record = TypeAdapter(RunRecord).validate_json((folder / FILE_NAME).read_bytes())
+    except (OSError, ValueError):
         return None
     is_lost = record.state == RUNNING and not is_running(folder)
     return replace(record, state=CANCELLED) if is_lost else record

@@ -133,7 +133,8 @@ def _comparable(view: RunView) -> Iterator[tuple[str, Any]]:
     for name in ("global_batch", "steps", "examples_per_second", "restarts"):
         yield from _leaves(name, summary.get(name))
     yield from _leaves("data", summary.get("data"))
-    timing = summary.get("timing") or {}
+    timing = summary.get("timing")
+    timing = timing if isinstance(timing, dict) else {}
     yield from _leaves("timing", {k: v for k, v in timing.items() if k not in ("tasks", "slowest")})
 
 

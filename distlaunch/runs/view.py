@@ -63,8 +63,9 @@ class RunView:
 def local_runs(project: Path) -> list[RunView]:
     """Return the runs in a project's folder, the newest first."""
     folders = [path.parent for path in (project / LOCAL_JOBS).glob(f"*/{FILE_NAME}")]
-    views = [view for view in map(view_run, folders) if view]
-    return sorted(views, key=lambda view: (view.started or "", view.id), reverse=True)
+    return sorted(
+        map(view_run, folders), key=lambda view: (view.started or "", view.id), reverse=True
+    )
 
 
 def find_run(project: Path, name: str) -> RunView | None:
@@ -75,11 +76,13 @@ def find_run(project: Path, name: str) -> RunView | None:
     return None
 
 
-def view_run(folder: Path) -> RunView | None:
-    """Return the run in a folder, None if it has no valid record."""
+def view_run(folder: Path) -> RunView:
+    """Return the run in a folder, of which only that is known if its record is damaged."""
     record = read_record(folder)
     if record is None:
-        return None
+        error = f"{FILE_NAME} cannot be read"
+        return RunView("run", folder.name, "UNKNOWN", error=error, folder=str(folder))
+    job_dir = record.job_dir if "://" in record.job_dir else str(folder)
     tasks = [name for name, count in record.cluster.items() for _ in range(count)]
     ends = [(record.state, record.ended)] if record.ended else []
     return RunView(
@@ -90,7 +93,7 @@ def view_run(folder: Path) -> RunView | None:
         ended=record.ended,
         seconds=timestamps.seconds_between(record.started, record.ended),
         tasks=_describe(tasks),
-        job_dir=record.job_dir,
+        job_dir=job_dir,  # the project may have been moved since
         command=" ".join(record.command),
         error=f"exit code {record.exit_code}" if record.exit_code else None,
         timeline=(("RUNNING", record.started), *ends),
@@ -107,7 +110,7 @@ def view_run(folder: Path) -> RunView | None:
             "files": record.code,
             "requirements": record.requirements,
         },
-        summary=_read_json(Path(record.job_dir, "summary.json")),
+        summary=_read_json(folder / "summary.json"),
         folder=str(folder),
     )
 

@@ -7,6 +7,7 @@ again resumes the search from them.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -127,7 +128,7 @@ class LocalSearch:
         if stopped:
             self._start(stopped[0])
             return True
-        number = len(self._runs) + 1
+        number = next(number for number in itertools.count(1) if number not in self._runs)
         if number > self._tuning.trials:
             return False
         earlier = [Observation(run.point, _result_of(run.trial)) for run in self._runs.values()]
@@ -186,7 +187,8 @@ class LocalSearch:
         lines = ""
         with suppress(FileNotFoundError):
             lines = self._metric_file(run).read_text("utf-8", "replace")
-        metric, step, names = read_metric(lines, self._tuning.metric)
+        value, step, names = read_metric(lines, self._tuning.metric)
+        metric = value if value is not None and math.isfinite(value) else None
         seconds = run.before + time.monotonic() - run.started
         run.trial = replace(run.trial, metric=metric, step=step, seconds=seconds)
         if code is None:
@@ -198,7 +200,7 @@ class LocalSearch:
         elif code == 0 and metric is not None:
             run.trial = replace(run.trial, state=SUCCEEDED)
         else:
-            reason = self._reason(run, code) if code else _unreported(self._tuning.metric, names)
+            reason = self._reason(run, code) if code else _no_result(self._tuning, value, names)
             run.trial = replace(run.trial, state=INFEASIBLE, metric=None, step=None, reason=reason)
         self._save(run)
 
@@ -240,13 +242,11 @@ class LocalSearch:
                 f"{display_path(self._folder)} has a search with other {', '.join(different)}; "
                 "--new starts a new one and keeps the old folder"
             )
-        contents = map(_read_json, self._folder.glob("trial-*/trial.json"))
-        for content in sorted(contents, key=lambda content: int(content["id"])):
-            point = content.pop("point")
-            trial = Trial(**content)
-            if not trial.has_ended:
-                trial = replace(trial, state=STOPPED)
-            self._runs[trial.id] = _Run(trial, point)
+        runs = [_read_run(path) for path in self._folder.glob("trial-*/trial.json")]
+        for run in sorted(runs, key=lambda run: run.trial.id):
+            if not run.trial.has_ended:
+                run.trial = replace(run.trial, state=STOPPED)
+            self._runs[run.trial.id] = run
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
@@ -295,9 +295,28 @@ def _result_of(trial: Trial) -> float | None:
     return trial.metric if trial.state == SUCCEEDED else None
 
 
-def _unreported(metric: str, names: set[str]) -> str:
+def _no_result(tuning: Tuning, value: float | None, names: set[str]) -> str:
+    metric = tuning.metric
+    if value is not None:
+        return f"the metric {metric!r} is {value:g}"
     reported = f"it reported {', '.join(sorted(names))}" if names else "it reported no metrics"
     return f"no metric {metric!r}: {reported}"
+
+
+def _read_run(path: Path) -> _Run:
+    """Return the run of a ``trial.json``."""
+    content = _read_json(path)
+    try:
+        point = content.pop("point")
+        trial = Trial(**content)
+        numbers = trial.metric, trial.seconds
+        if f"trial-{trial.id}" != path.parent.name or not isinstance(point, dict):
+            raise _not_of_a_search(path)
+        if not all(number is None or isinstance(number, (int, float)) for number in numbers):
+            raise _not_of_a_search(path)
+    except (KeyError, TypeError):
+        raise _not_of_a_search(path) from None
+    return _Run(trial, point)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -306,10 +325,14 @@ def _read_json(path: Path) -> dict[str, Any]:
     except ValueError:
         content = None
     if not isinstance(content, dict):
-        raise DistlaunchError(
-            f"{display_path(path)}: not JSON of a search; remove it, or start over with --new"
-        )
+        raise _not_of_a_search(path)
     return content
+
+
+def _not_of_a_search(path: Path) -> DistlaunchError:
+    return DistlaunchError(
+        f"{display_path(path)}: not JSON of a search; remove it, or start over with --new"
+    )
 
 
 @contextmanager

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 KEPT_LINES = 10  # of the task that failed first
+_FOOTER = "To find out more about why your job exited"  # Vertex AI's link to the log
 
 
 class Cause(NamedTuple):
@@ -216,7 +217,8 @@ def explain(text: str, *, exit_code: int | None = None) -> Cause | None:
     -------
         None if the cause is not known.
     """
-    for line, (pattern, reason, remedy) in product(reversed(text.splitlines()), _PATTERNS):
+    lines = text.partition(_FOOTER)[0].splitlines()
+    for line, (pattern, reason, remedy) in product(reversed(lines), _PATTERNS):
         match = pattern.search(line)
         if match:
             groups = match.groupdict()

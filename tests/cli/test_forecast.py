@@ -123,7 +123,10 @@ def test_other_tasks_on_this_machine_are_forecast_from_two_runs_of_two_models(
     assert "sharing" not in shapes[0]["sources"]
     assert shapes[1]["sources"]["exchange"] == "measured, fitted (wide-2, small-2)"
     assert shapes[0]["money"] is None
-    assert "unknown" not in run("forecast", *runs, "--machine", "local", cwd=project).out
+    # A run that is named twice counts once, and this machine costs no money.
+    words = (*runs, "wide-1", "--machine", "local", "--workers", "2,3,4")
+    assert forecast(*words)[0] == shapes
+    assert "money" not in run("forecast", *words, cwd=project).out
 
 
 def test_faster_and_dearer_clusters_are_on_the_front(forecast):
@@ -144,6 +147,12 @@ def test_faster_and_dearer_clusters_are_on_the_front(forecast):
     assert four["hours"]["mid"] < one["hours"]["mid"] < 4 * four["hours"]["mid"]
     assert one["money"]["low"] < one["money"]["mid"] < one["money"]["high"]
     assert one["is_estimate"]
+
+
+def test_where_the_start_takes_the_time_more_workers_only_cost_more(forecast, project):
+    write_run(project, "short", "small-1", examples_per_epoch=1000)
+    shapes, _ = forecast("short", "--workers", "1,2,4")
+    assert [shape["is_best"] for shape in shapes] == [True, False, False]
 
 
 def test_several_batch_sizes_give_the_time_of_another_one(forecast, project):
@@ -187,6 +196,8 @@ def test_what_was_not_measured_is_refused_with_a_run_that_would_measure_it(run, 
     [
         (["untimed"], "untimed: the time of its steps was not measured"),
         (["foreign"], "foreign: summary.json is not the trainer's ('tasks')"),
+        (["text"], "text: the time of its steps was not measured"),
+        (["no-tasks"], "no-tasks: summary.json is not the trainer's"),
         (["wide-1", "--machine", "n1-standard-5"], "unknown machine type; did you mean"),
         (["wide-1", "--machine", "n1-standard-4:T4"], "did you mean 'NVIDIA_TESLA_T4'?"),
         (["wide-1", "--machine", "N1"], "expected TYPE[:ACCELERATOR[:COUNT]] or local"),
@@ -195,6 +206,8 @@ def test_what_was_not_measured_is_refused_with_a_run_that_would_measure_it(run, 
 )
 def test_a_wrong_run_or_option_is_one_line(run, project, words, error):
     write_run(project, "untimed", "wide-1", timing=None)
+    write_run(project, "text", "wide-1", timing="x")
+    write_run(project, "no-tasks", "wide-1", tasks=[])
     write_run(project, "foreign", "wide-1")
     (project / ".distlaunch/local/foreign/summary.json").write_text('{"timing": {"total": 1}}')
     done = run("forecast", *words, cwd=project)
@@ -211,6 +224,7 @@ def test_a_job_in_the_cloud_is_measured_on_its_machines(run, project):
         cloud.record(project, "digits-1", cloud.wait(created))
         done = run("forecast", "digits-1", "--json", "--workers", "2,4", cwd=project)
     assert done.code == 0, done.err
+    assert "digits-1: the emulator ran it on this machine, not on its own" in done.err
     two, four = load_checked("forecast", done.out)["shapes"]
     assert two["sources"]["compute"] == "measured (digits-1)"
     assert two["sources"]["exchange"].startswith("measured (digits-1): by bandwidth to by latency")

@@ -193,6 +193,44 @@ def test_a_record_cannot_name_another_folder(run, project, train, tmp_path):
     assert not record.parent.exists()
 
 
+def test_a_project_that_was_moved_has_its_runs(run, project, train):
+    name = train(0.5)
+    moved = project.rename(project.with_name("moved with spaces"))
+    assert "loss 0.2500" in run("list", "--local", cwd=moved).out
+    assert "* loss  o val_loss" in run("show", name, cwd=moved).out
+    assert run("fetch", name, cwd=moved).out.endswith("1 file, 5 kB new\n")
+
+
+DAMAGE = {
+    "started": 5,
+    "id": None,
+    "cluster": {"chief": "x"},
+    "job_dir": 5,
+    "versions": [1],
+    "job": [1],
+}
+
+
+def test_a_damaged_record_is_reported_and_removed(run, project, train):
+    good, name = train(0.5), train(0.5)
+    record = project / ".distlaunch/local" / name / "run.json"
+    content = json.loads(record.read_text())
+    damaged = [json.dumps(content | {key: value}) for key, value in DAMAGE.items()]
+    for text in ("{", "[]", *damaged):
+        record.write_text(text)
+        listed = run("list", "--local", cwd=project).out
+        assert [line.split()[:2] for line in listed.splitlines()[1:]] == [
+            [good, "SUCCEEDED"],
+            [name, "UNKNOWN"],
+        ]
+        assert "state       UNKNOWN (run.json cannot be read)" in run("show", name, cwd=project).out
+        assert run("diff", good, name, cwd=project).code == 0
+        assert load_checked("show", run("show", name, "--json", cwd=project).out)["state"]
+    assert run("fetch", name, cwd=project).err.endswith("has no job folder\n")
+    assert run("prune", "--keep=1", "--yes", cwd=project).code == 0
+    assert not record.parent.exists()
+
+
 def test_only_the_program_is_hashed(project, train):
     """Nothing else in the folder is read, however large it is."""
     for name in ("other.py", "venv/lib/module.py"):
@@ -208,10 +246,11 @@ def test_only_the_program_is_hashed(project, train):
 def test_a_damaged_summary_is_shown_as_far_as_it_can_be(run, project, train):
     name = train(0.5)
     summary = project / ".distlaunch/local" / name / "summary.json"
-    for text in ('{"epochs": 3}', '{"epochs": [4, {"epoch": "x", "logs": 5}]}', '{"timing": []}'):
+    for text in ('{"epochs": 3}', '{"epochs": [4, {"epoch": "x", "logs": 5}]}', '{"timing": "x"}'):
         summary.write_text(text)
         assert run("show", name, cwd=project).code == 0
         assert run("list", "--local", cwd=project).code == 0
+        assert run("diff", name, name, cwd=project).code == 0
 
 
 @pytest.fixture
@@ -318,6 +357,9 @@ def test_a_local_run_is_copied(run, project, train):
     done = run("fetch", name, "--output", "copy", cwd=project)
     assert (project / "copy/model.keras").read_bytes() == b"model" * 1000
     assert done.out == "copy: 1 file, 5 kB new\n"
+    assert run("fetch", name, "--output", "copy", cwd=project).out == "copy: 1 file, 0 B new\n"
+    (project / "copy/model.keras").write_bytes(b"other")
+    assert "5 kB new" in run("fetch", name, "--output", "copy", cwd=project).out
 
 
 @pytest.mark.slow

@@ -156,6 +156,42 @@ def test_a_trial_without_the_metric_is_infeasible(tune):
     assert "no metric 'loss': it reported accuracy" in done.err
 
 
+def test_a_metric_that_is_not_a_number_is_never_the_best(tune, project):
+    (project / "not_finite.py").write_text(
+        "import json, os, sys\n"
+        "value = 'nan' if '--rate=slow' in sys.argv else '1'\n"
+        "with open(os.environ['CLOUD_ML_HP_METRIC_FILE'], 'w') as file:\n"
+        "    json.dump({'accuracy': value, 'global_step': '1', 'trial': '1'}, file)\n"
+    )
+    done = tune("--local", "--json", "--", sys.executable, "not_finite.py")
+    assert done.code == 0, done.err
+    result = load_checked("tune", done.out)
+    assert (result["best"], [each["id"] for each in result["trials"]]) == (3, [3, 1, 2])
+    assert result["trials"][1]["state"] == "INFEASIBLE"
+    assert result["trials"][1]["reason"] == "the metric 'accuracy' is nan"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", "{}", '{"id": 1, "point": {}}', '{"id": "x"}', "METRIC", "ID"],
+)
+def test_a_damaged_trial_is_named_and_a_removed_one_is_run_again(tune, project, text):
+    assert tune("--local", *PROGRAM).code == 0
+    path = project / ".distlaunch/tune/digits/trial-2/trial.json"
+    content = json.loads(path.read_text())
+    content |= {"METRIC": {"metric": "x"}, "ID": {"id": 3}}.get(text, {})
+    path.write_text(json.dumps(content) if text.isupper() else text)
+    done = tune("--local", *PROGRAM)
+    assert done.code == 1
+    assert "trial-2/trial.json: not JSON of a search; remove it, or start" in done.err
+    assert done.err.count("\n") <= 2
+
+    path.unlink()
+    assert tune("--local", *PROGRAM).code == 0
+    assert len(started(project)) == 4
+    assert {**started(project)[-1], "cores": 0} == {**started(project)[1], "cores": 0}
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core")
 def test_parallel_trials_share_the_cores(tune, project):
     done = tune("--local", "--parallel=2", "--trials=2", *PROGRAM)
@@ -204,6 +240,7 @@ def test_an_interrupted_search_resumes(project, number):
 def test_wrong_usage(tune, project):
     lines = {
         ("--local", "--region=r"): "--region is for tuning jobs; remove it, or --local",
+        ("--local", "--attach"): "--attach is for tuning jobs; remove it, or --local",
         ("--workers=2",): "--workers is for --local; add that, or --set cluster.workers.count=N",
         (
             "--local",

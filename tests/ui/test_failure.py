@@ -55,6 +55,13 @@ TEXTS = {
 }
 
 
+def test_vertex_ai_s_link_to_the_log_is_no_part_of_the_reason():
+    link = " To find out more about why your job exited please check the logs: https://console"
+    cause = explain(f"task.py: error: unrecognized arguments: --epoch=3{link}")
+    assert cause is not None
+    assert cause.reason.endswith("unrecognized arguments: --epoch=3")
+
+
 @pytest.mark.parametrize("reason", TEXTS)
 def test_each_known_text_has_its_reason_and_a_remedy(reason):
     cause = explain(TEXTS[reason])
