@@ -114,16 +114,17 @@ def read_cloud_trials(job: Mapping[str, Any], metric: str, now: str) -> list[Tri
 def _read_trial(trial: Mapping[str, Any], metric: str, now: str) -> Trial:
     measurement = trial.get("finalMeasurement") or (trial.get("measurements") or [{}])[-1]
     values = {each.get("metricId"): each.get("value") for each in measurement.get("metrics") or ()}
-    value = float(values.get(metric, math.nan))
-    metric_value = value if math.isfinite(value) else None
+    value = values.get(metric)
+    number = math.nan if value is None else float(value)
+    result = number if math.isfinite(number) else None
     return Trial(
         id=int(trial.get("id") or 0),
         parameters={
             each["parameterId"]: each.get("value", "") for each in trial.get("parameters") or ()
         },
         state=str(trial.get("state") or "REQUESTED"),
-        metric=metric_value,
-        step=None if metric_value is None else int(measurement.get("stepCount") or 0),
+        metric=result,
+        step=None if result is None else int(measurement.get("stepCount") or 0),
         seconds=seconds_between(trial.get("startTime"), trial.get("endTime") or now),
         reason=" ".join(str(trial.get("infeasibleReason") or "").split()),
     )
