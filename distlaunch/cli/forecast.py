@@ -85,7 +85,8 @@ def command(
         view, session = runs.find(locator, name)
         if session and is_loopback(session.endpoint):
             console.log(
-                f"{view.id}: the emulator ran it on this machine, not on its own", "warning"
+                f"{view.id}: it ran at the emulator, so its times are those of this machine",
+                "warning",
             )
         measured[view.id] = measured_run(view)
     shapes, refusals = clusters.forecast_all(

@@ -74,7 +74,7 @@ class Shape:
 def best_shapes(shapes: Sequence[Shape]) -> list[Shape]:
     """Return the shapes that no other one beats in time and money; none where money is unknown.
 
-    Times count in two digits: a shorter time than that is worth no money.
+    Times are compared in two digits: smaller differences are not worth money.
     """
     return pareto_front((s, float(f"{s.hours.mid:.2g}"), s.money.mid) for s in shapes if s.money)
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping  # noqa: TC003 - pydantic reads the types
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from distlaunch.source_version import commit_of, has_changes, hash_files
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from pydantic import TypeAdapter
 
     from distlaunch.job.model import Job
     from distlaunch.local.run_spec import RunSpec
@@ -88,14 +91,19 @@ def read_record(folder: Path) -> RunRecord | None:
 
     A run that was killed with its launcher has no end, and is CANCELLED.
     """
-    from pydantic import TypeAdapter
-
     try:
-        record = TypeAdapter(RunRecord).validate_json((folder / FILE_NAME).read_bytes())
+        record = _validator().validate_json((folder / FILE_NAME).read_bytes())
     except (OSError, ValueError):
         return None
     is_lost = record.state == RUNNING and not is_running(folder)
     return replace(record, state=CANCELLED) if is_lost else record
+
+
+@cache
+def _validator() -> TypeAdapter[RunRecord]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(RunRecord)
 
 
 def is_running(folder: Path) -> bool:

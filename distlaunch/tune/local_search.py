@@ -309,13 +309,17 @@ def _read_run(path: Path) -> _Run:
     try:
         point = content.pop("point")
         trial = Trial(**content)
-        numbers = trial.metric, trial.seconds
-        if f"trial-{trial.id}" != path.parent.name or not isinstance(point, dict):
-            raise _not_of_a_search(path)
-        if not all(number is None or isinstance(number, (int, float)) for number in numbers):
-            raise _not_of_a_search(path)
     except (KeyError, TypeError):
         raise _not_of_a_search(path) from None
+    is_valid = (
+        f"trial-{trial.id}" == path.parent.name
+        and isinstance(point, dict)
+        and isinstance(trial.parameters, dict)
+        and isinstance(trial.metric, (int, float, type(None)))
+        and isinstance(trial.seconds, (int, float, type(None)))
+    )
+    if not is_valid:
+        raise _not_of_a_search(path)
     return _Run(trial, point)
 
 

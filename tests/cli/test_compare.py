@@ -257,7 +257,8 @@ STARTERS = {  # and what to compare
         *("--compare=fit,1,2", "--rounds=1", "--"),
         *("--epochs=3", "--global-batch-size=4", "--steps-per-epoch=60"),
     ),
-    # Took 13.6 s, 25.9 s and 39.0 s with 1, 2 and 3 replicas of one machine with two cores.
+    # A course's example, 13.6 s, 25.9 s and 39.0 s with 1, 2 and 3 replicas of a machine with two
+    # cores. Of larger batches it depends on the machine whether several workers pay.
     "fashion-mnist": (
         *("--compare=1,2,3", "--"),
         *("--epochs=3", "--global-batch-size=6", "--steps-per-epoch=100"),
@@ -298,9 +299,14 @@ def test_replicas_of_a_small_model_on_one_machine_do_not_pay(tensorflow, tmp_pat
     if starter == "digits":
         runs = [json.loads(p.read_text()) for p in Path(data["folder"]).glob("*/summary.json")]
         assert len(runs) >= 3
-        for run in runs:  # all have trained on the same batches, fit() too
+        losses = {1: set(), 2: set()}
+        for run in runs:
             assert [e["examples"] for e in run["epochs"]] == [240, 240, 240]
-            # Later epochs differ by the rounding of float32, which Adam amplifies.
-            losses = [each["epochs"][0]["logs"]["val_loss"] for each in (run, runs[0])]
-            assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+            values = [round(e["logs"]["val_loss"], 4) for e in run["epochs"]]
+            losses[len(run["tasks"])].add(tuple(values))
+        # All have trained on the same batches, fit() too.
+        ((first, *_),) = losses[1]
+        # With two workers, later epochs differ by the rounding of float32, which Adam amplifies.
+        ((first_of_two, *_),) = losses[2]
+        assert first_of_two == pytest.approx(first, abs=1e-4)
         assert by_name["fit()"]["timing"] is None

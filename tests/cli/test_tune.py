@@ -175,7 +175,9 @@ def test_a_damaged_trial_is_named_and_a_removed_one_is_run_again(tune, project):
     assert tune("--local", *PROGRAM).code == 0
     path = project / ".distlaunch/tune/digits/trial-2/trial.json"
     content = json.loads(path.read_text())
-    changed = [json.dumps(content | change) for change in ({"metric": "x"}, {"id": 3})]
+    changed = [
+        json.dumps(content | change) for change in ({"metric": "x"}, {"id": 3}, {"parameters": 5})
+    ]
     for text in ("{", "[]", "{}", '{"id": 1, "point": {}}', '{"id": "x"}', *changed):
         path.write_text(text)
         done = tune("--local", *PROGRAM)
