@@ -42,6 +42,27 @@ class Fault(keras.callbacks.Callback):
     def set_state(self, state):
         pass
 
+class Rates(Fault):
+    # Each step has 1/4 * 2 * 2 of the learning rate, if no hook is applied twice.
+    def multiply(self, factor):
+        optimizer = self.model.optimizer
+        optimizer.learning_rate = float(optimizer.learning_rate) * factor
+
+    def on_train_begin(self, logs=None):
+        self.multiply(1 / 4)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.multiply(2)
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.multiply(2)
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.multiply(1 / 2)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.multiply(1 / 2)
+
 class StopInValidation(keras.callbacks.Callback):
     def on_test_begin(self, logs=None):
         if task() == "worker0":
@@ -101,7 +122,7 @@ def assert_same_weights(project, job, one_worker):
 def killed(regression, one_worker, new_project):
     """The project of a run in which a worker is killed at step 9, and the chief as it saves."""
     size = min(path.stat().st_size for path in (regression.folder / "one").rglob("values.npz"))
-    project = faulty_project(new_project, "Fault()", KILL_IN_WRITE)
+    project = faulty_project(new_project, "Rates(), Fault()", KILL_IN_WRITE)
     bytes_written = str(int(2.5 * size))
     run_with_fault(project, "job", 2, "worker0@9@9", "--restarts", "2", BYTES=bytes_written)
     return project
@@ -126,7 +147,7 @@ if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
 
     @pytest.fixture(scope="module")
     def faulty(new_project):
-        return faulty_project(new_project, "Fault()")
+        return faulty_project(new_project, "Rates(), Fault()")
 
     @pytest.mark.parametrize("step", sorted({1 + round(n * (STEPS - 1) / 19) for n in range(20)}))
     @pytest.mark.parametrize(
@@ -149,14 +170,14 @@ if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
 @pytest.fixture(scope="module")
 def stopped(new_project):
     """A job that gets SIGTERM at step 14, then in a validation, and then runs to its end."""
-    project = faulty_project(new_project, "Fault(), StopInValidation()", validation=3700)
+    project = faulty_project(new_project, "Rates(), Fault(), StopInValidation()", validation=3700)
     first_validation = project.folder / "validation.done"  # passes undisturbed
     first_validation.touch()
-    at_a_step = run_with_fault(project, "job", 2, "chief0@14@15", code=143)
+    at_a_step = run_with_fault(project, "job", 2, "worker0@14@15", code=143)
     events = [project.events("job", task) for task in ("chief", "worker-0")]
     first_validation.unlink()
-    in_validation = run_with_fault(project, "job", 2, "chief0@14@15", code=143)
-    resumed = run_with_fault(project, "job", 2, "chief0@14@15")
+    in_validation = run_with_fault(project, "job", 2, "worker0@14@15", code=143)
+    resumed = run_with_fault(project, "job", 2, "worker0@14@15")
     return project, events, at_a_step, in_validation, resumed
 
 
@@ -183,6 +204,7 @@ def test_weights_and_logs_after_stops_are_those_of_an_undisturbed_run(stopped, o
     _, summary = one_worker
     for epoch, expected in zip(project.summary("job")["epochs"], summary["epochs"], strict=True):
         assert epoch["epoch"] == expected["epoch"]
+        assert epoch["examples"] == expected["examples"]
         assert epoch["logs"]["mae"] == pytest.approx(expected["logs"]["mae"], abs=1e-6)
 
 

@@ -86,10 +86,22 @@ class Callbacks(kc.CallbackList):
         self.see_test_batches = any(_has_hook(c, _TEST_HOOKS) for c in used)
         self.take_bad_losses = any(isinstance(c, kc.TerminateOnNaN) for c in used)
         local = [c for c in used if is_chief or not isinstance(c, CHIEF_ONLY)]
+        self._last_logs = _LastLogs()
         super().__init__(
-            local, add_history=True, model=model, epochs=epochs, steps=steps, verbose=0
+            [*local, self._last_logs],
+            add_history=True,
+            model=model,
+            epochs=epochs,
+            steps=steps,
+            verbose=0,
         )
         self._local = local
+
+    @property
+    def epoch_logs(self) -> dict[str, Any]:
+        """The numbers in the logs of the last epoch, with those that callbacks added."""
+        logs = self._last_logs.logs.items()
+        return {name: value for name, value in logs if np.asarray(value).dtype.kind in "biuf"}
 
     def state(self) -> tuple[list[Any], list[np.ndarray]]:
         """Return what `states_of` returns of the callbacks of this task."""
@@ -104,6 +116,21 @@ class Callbacks(kc.CallbackList):
         for record in epochs:
             self.model.history.on_epoch_end(record["epoch"] - 1, logs_of(record))
         restore_states(self._local, states, arrays, self._report)
+
+    def restore(self, states: list[Any], arrays: list[np.ndarray]) -> None:
+        """Give the callbacks of this task the state that `state` returned."""
+        set_states(self._local, states, arrays)
+
+
+class _LastLogs(kc.Callback):
+    """The last callback: keeps the logs of the last epoch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logs: dict[str, Any] = {}
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+        self.logs = dict(logs or {})
 
 
 def histogram_callback(model: keras.Model, report: Report) -> kc.Callback:
@@ -137,17 +164,23 @@ def restore_states(
     callbacks: list[kc.Callback], states: list[Any], arrays: list[np.ndarray], report: Report
 ) -> None:
     """Give callbacks the state that `states_of` returned; warn of those without one."""
+    set_states(callbacks, states, arrays)
     known = dict(states)
     named = _named(callbacks)
-    for name, callback in named:
-        if name in known:
-            _set_state(callback, _decode(known[name], arrays))
     fresh = [type(c).__name__ for name, c in named if _is_unknown(c) or name not in known]
     if fresh:
         report.warn(
             f"these callbacks start from scratch, no checkpoint holds their state: "
             f"{', '.join(fresh)}; give them get_state() and set_state(state)"
         )
+
+
+def set_states(callbacks: list[kc.Callback], states: list[Any], arrays: list[np.ndarray]) -> None:
+    """Give callbacks the state that `states_of` returned."""
+    known = dict(states)
+    for name, callback in _named(callbacks):
+        if name in known:
+            _set_state(callback, _decode(known[name], arrays))
 
 
 def append_to_logs(callbacks: list[kc.Callback], epochs: int) -> None:

@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Mapping
 from concurrent import futures
 from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, BinaryIO
 
@@ -76,6 +76,11 @@ class TrainingState:
         The options of the learning rate, if any is set.
     schedules
         The learning-rate schedules by the optimizer's name, if the options make some.
+    begun
+        The hooks that callbacks have begun the training, the epoch or the batch with, such as
+        ``on_epoch_begin``, and the learning rates before each, by the optimizer's name.
+    epoch_examples, epoch_seconds
+        Examples of the epoch that is not done, and the seconds that they took.
     """
 
     step: int
@@ -93,6 +98,13 @@ class TrainingState:
     shard_policy: str = "auto"
     rate_options: dict[str, Any] | None = None
     schedules: dict[str, Any] | None = None
+    begun: dict[str, dict[str, float]] = field(default_factory=dict)
+    epoch_examples: int = 0
+    epoch_seconds: float = 0.0
+
+    def with_epoch(self, record: dict[str, Any]) -> TrainingState:
+        """Return the state with the record of another epoch that is done."""
+        return replace(self, history=[*self.history, record], epoch_examples=0, epoch_seconds=0.0)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,11 @@ Source = Examples | BatchSource
 _Value = TypeVar("_Value", int, str)
 
 _DEFAULT_SHUFFLE = 10_000
+# What a resumed run takes from its checkpoint as it is.
+_KEPT = (
+    *("learning_rate", "rate_options", "history", "stopped"),
+    *("callbacks", "begun", "epoch_examples", "epoch_seconds"),
+)
 
 
 @dataclass(frozen=True)
@@ -208,11 +213,7 @@ def _progress(setup: _Setup, start: TrainingState | None, seed: int) -> Training
             "--steps-per-epoch", settings.steps_per_epoch, start and start.steps_per_epoch, 0
         ),
         precision=settings.precision or "float32",
-        **{
-            name: getattr(start, name)
-            for name in ("learning_rate", "history", "stopped", "callbacks", "rate_options")
-            if start
-        },
+        **{name: getattr(start, name) for name in _KEPT if start},
     )
 
 

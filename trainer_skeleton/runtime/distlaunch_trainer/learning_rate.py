@@ -256,6 +256,24 @@ def restore_schedules(model: keras.Model, serialized: Mapping[str, Any] | None) 
             keras_compat.set_learning_rate(optimizers[name], _schedules.deserialize(config))
 
 
+def constant_rates(model: keras.Model) -> dict[str, float]:
+    """Return the learning rates that callbacks may set, by the optimizer's name."""
+    rates = {n: keras_compat.learning_rate_of(each) for n, each in find_optimizers(model).items()}
+    return {
+        name: float(tf.convert_to_tensor(rate.value))
+        for name, rate in rates.items()
+        if isinstance(rate, keras.Variable)
+    }
+
+
+def restore_constant_rates(model: keras.Model, rates: Mapping[str, float]) -> None:
+    """Set the learning rates that `constant_rates` returned."""
+    for name, optimizer in find_optimizers(model).items():
+        rate = keras_compat.learning_rate_of(optimizer)
+        if name in rates and isinstance(rate, keras.Variable):
+            rate.assign(rates[name])
+
+
 def _constant_rate(name: str, optimizer: keras.optimizers.Optimizer) -> float:
     """Return the learning rate of an optimizer that has no schedule."""
     variable = keras_compat.learning_rate_of(optimizer)

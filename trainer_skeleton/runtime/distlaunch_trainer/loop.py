@@ -148,10 +148,8 @@ class Loop:
             report=report,
         )
         self._run_state = RunState(model, self._steps, self._callbacks, cluster, report)
-        self._callback_arrays: list[np.ndarray] = []
         self._sees_batches = self._takes_bad_losses = False
         self._steps_per_execution = StepsPerExecution()
-        self._rows_of_epoch = 0
         self._evaluator: Evaluator | None = None
         self._batches: Iterator[Any] | None = None
 
@@ -163,7 +161,7 @@ class Loop:
         ModelError
             If the checkpoint is of another model or optimizer.
         """
-        self._callback_arrays = self._run_state.restore(checkpoint, self._progress)
+        self._run_state.restore(checkpoint, self._progress)
 
     def run(self) -> TrainingState:
         """Train until the last epoch is done or a callback ends the training.
@@ -182,12 +180,7 @@ class Loop:
     def _run(self) -> TrainingState:
         self._agree_on_hooks()
         self._model.stop_training = self._progress.stopped
-        if self._progress.step:
-            progress = self._progress
-            self._callbacks.resume(progress.history, progress.callbacks, self._callback_arrays)
-            self._callback_arrays = []
-        else:
-            self._callbacks.on_train_begin()
+        self._run_state.begin_training(self._progress)
         last_step = self._epochs * self._progress.steps_per_epoch
         # Kept, because TensorFlow takes up to a minute to delete an iterator of several devices.
         self._batches = self._training.pipeline.batches(
@@ -257,16 +250,16 @@ class Loop:
 
     def _run_epoch(self) -> None:
         epoch = self._epoch
-        self._rows_of_epoch = 0
-        started = time.perf_counter()
-        self._callbacks.on_epoch_begin(epoch)
+        self._epoch_start = time.perf_counter() - self._progress.epoch_seconds
+        self._run_state.begin("on_epoch_begin", epoch)
         self._measurements.start_epoch(self._progress.step)
         must_leave = self._train_epoch(epoch)
         self._steps.synchronize()
         if must_leave:
+            self._time_epoch()
             self._save(self._steps.metric_sums())
             self._leave()
-        seconds = time.perf_counter() - started
+        self._time_epoch()
         logs = self._steps.logs()
         if self._evaluator is not None:
             logs |= {f"val_{name}": value for name, value in self._validate().items()}
@@ -275,7 +268,7 @@ class Loop:
         must_stop = self._agree_to_stop()
         self._model.reset_metrics()
         measured = self._measurements.end_epoch(self._steps.timer)
-        self._finish_epoch(epoch, logs, rate, seconds, measured)
+        self._finish_epoch(epoch, logs, rate, measured)
         if must_stop and not self._is_done:
             self._leave()
 
@@ -309,8 +302,14 @@ class Loop:
                 self._measurements.write(step, self._steps.logs())
             if is_due and self._progress.step == step < end:
                 self._steps.synchronize()
+                self._time_epoch()
                 self._save(self._steps.metric_sums())
         return False
+
+    def _time_epoch(self) -> None:
+        """Take the time that the training of the epoch took so far."""
+        seconds = time.perf_counter() - self._epoch_start
+        self._progress = replace(self._progress, epoch_seconds=seconds)
 
     def _agree_to_stop(self) -> bool:
         """Agree whether a callback has ended the training; return whether a task must stop."""
@@ -347,7 +346,7 @@ class Loop:
         has_ended = self._sees_batches and self._model.stop_training and first > start
         signals = [has_ended, self._stop.received]
         if first == block.start and not any(signals):  # with a signal no task trains
-            self._callbacks.on_train_batch_begin(first - start)
+            self._run_state.begin("on_train_batch_begin", first - start)
         # Only the first step shows whether replicas exchange rows of sparse gradients.
         is_first = not self._steps_per_execution.is_measured
         is_single = is_first or self._single_steps or self._steps.gathers_rows
@@ -377,8 +376,8 @@ class Loop:
         loss = float(results.loss)
         self._watchdog.progress()
         self._check_finite(int(results.not_finite), first, loss)
-        self._rows_of_epoch += int(results.rows)
-        self._progress = replace(self._progress, step=end)
+        examples = self._progress.epoch_examples + int(results.rows)
+        self._progress = replace(self._progress, step=end, epoch_examples=examples)
         if not self._steps_per_execution.is_measured:  # of this process
             self._report.graph(self._steps.graph)
         self._steps_per_execution.measure(launched.started, end - first)
@@ -399,6 +398,7 @@ class Loop:
             steps = self._model.steps_per_execution  # also of a shorter one, as `fit` counts
         last = block.start - epoch * steps_per_epoch + steps - 1
         self._callbacks.on_train_batch_end(last, self._steps.logs() if self._sees_batches else None)
+        self._run_state.end("on_train_batch_begin")
 
     def _proposed_steps_per_execution(self) -> float:
         """Return the steps of the next execution on the chief, 0 on other tasks."""
@@ -439,20 +439,20 @@ class Loop:
         epoch: int,
         logs: dict[str, Any],
         rate: float,
-        seconds: float,
         measured: dict[str, Any],
     ) -> None:
         progress = self._progress
         record = epoch_record(
             epoch,
             progress.step,
-            logs,
-            examples=self._rows_of_epoch,
-            seconds=seconds,
+            self._callbacks.epoch_logs,
+            examples=progress.epoch_examples,
+            seconds=progress.epoch_seconds,
             learning_rate=rate,
             **measured,
         )
-        self._progress = progress = replace(progress, history=[*progress.history, record])
+        self._run_state.end("on_epoch_begin")
+        self._progress = progress = progress.with_epoch(record)
         is_scheduled = progress.rate_options is not None
         self._report.epoch(self._epochs, progress.history, logs, shows_rate=is_scheduled)
         self._watchdog.end_epoch()

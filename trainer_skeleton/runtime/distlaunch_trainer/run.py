@@ -154,6 +154,8 @@ class Run(AbstractContextManager):
         rate = self._settings.learning_rate or loaded.progress.learning_rate
         self._sets_learning_rate = rate != loaded.progress.learning_rate
         progress = replace(loaded.progress, learning_rate=rate, rate_options=self._rates.as_saved())
+        if self._sets_learning_rate:  # hooks that are called again get the new one
+            progress = replace(progress, begun={hook: {} for hook in progress.begun})
         self._data = replace(loaded, progress=progress)
 
     def build_model(self, create_model: Callable[[], keras.Model]) -> keras.Model:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ import tensorflow as tf
 from .callbacks import Callbacks, templates
 from .checkpoints import Checkpoint, TrainingState
 from .cluster import Cluster
+from .learning_rate import constant_rates, restore_constant_rates
 from .model_state import ModelState
 from .report import Report
 from .step_functions import StepFunctions
@@ -46,9 +48,13 @@ class RunState:
         self._callbacks = callbacks
         self._cluster = cluster
         self._report = report
+        self._model = model
+        self._arrays: list[np.ndarray] = []  # of the callbacks' restored state
+        self._begun: dict[str, dict[str, float]] = {}
+        self._repeated: dict[str, dict[str, float]] = {}
         callbacks.state()  # warns before the first checkpoint is due
 
-    def restore(self, checkpoint: Checkpoint | None, progress: TrainingState) -> list[np.ndarray]:
+    def restore(self, checkpoint: Checkpoint | None, progress: TrainingState) -> None:
         """Restore a checkpoint on every task; only the chief needs to have it.
 
         Parameters
@@ -57,11 +63,6 @@ class RunState:
             The checkpoint; None on other tasks than the chief.
         progress
             The checkpoint's training state, on every task.
-
-        Returns
-        -------
-        list of numpy.ndarray
-            The arrays of the callbacks' state.
 
         Raises
         ------
@@ -92,7 +93,45 @@ class RunState:
             self._functions.restore_metrics(
                 [tf.convert_to_tensor(values[name]) for name in metrics]
             )
-        return [values[_callback_name(number)] for number in range(len(arrays))]
+        self._arrays = [values[_callback_name(number)] for number in range(len(arrays))]
+
+    def begin_training(self, progress: TrainingState) -> None:
+        """Have the callbacks begin the training, or resume it where ``progress`` is."""
+        if not progress.step:
+            self.begin("on_train_begin")
+            return
+        self._repeated = {"on_train_begin": {}, **progress.begun}
+        arrays, self._arrays = self._arrays, []
+        resume = lambda: self._callbacks.resume(progress.history, progress.callbacks, arrays)  # noqa: E731
+        self._begin("on_train_begin", resume)
+
+    def begin(self, hook: str, *arguments: int) -> None:
+        """Call a hook of the callbacks, such as ``on_epoch_begin``.
+
+        If an earlier process has called it, it gets the learning rates of then, for what callbacks
+        keep in attributes, and changes nothing else: the checkpoint has what it changed.
+        """
+        self._begin(hook, lambda: getattr(self._callbacks, hook)(*arguments))
+
+    def _begin(self, hook: str, call: Callable[[], None]) -> None:
+        rates = self._repeated.pop(hook, None)
+        if rates is None:
+            self._begun[hook] = constant_rates(self._model)
+            call()
+            return
+        self._begun[hook] = rates
+        values = self._model_state.snapshot().values()
+        state = self._callbacks.state() if hook != "on_train_begin" else None
+        restore_constant_rates(self._model, rates)
+        call()
+        self._model_state.assign(list(values))
+        if state is not None:
+            self._callbacks.restore(*state)
+
+    def end(self, *hooks: str) -> None:
+        """Take note that what these hooks began is over."""
+        for hook in hooks:
+            self._begun.pop(hook, None)
 
     def collect(self, progress: TrainingState, metric_sums: list[tf.Tensor]) -> Checkpoint:
         """Return a checkpoint of this task's values.
@@ -108,7 +147,8 @@ class RunState:
         values = self._model_state.snapshot()
         values |= zip(self._metrics_by_name, map(np.asarray, metric_sums), strict=True)
         values |= {_callback_name(number): array for number, array in enumerate(arrays)}
-        return Checkpoint(replace(progress, callbacks=states), self._model_state.describe(), values)
+        state = replace(progress, callbacks=states, begun=dict(self._begun))
+        return Checkpoint(state, self._model_state.describe(), values)
 
     @property
     def _metrics_by_name(self) -> dict[str, Any]:

@@ -117,7 +117,6 @@ class CoordinatorLoop:
                 "the same time: use its hooks for epochs"
             )
         self._run_state = RunState(model, self._steps, self._callbacks, chief, report)
-        self._callback_arrays: list[np.ndarray] = []
         self._chief = chief
         self._evaluator = validation and Evaluator(
             model, self._steps, chief, validation, callbacks=self._callbacks
@@ -132,7 +131,7 @@ class CoordinatorLoop:
         ModelError
             If the checkpoint is of another model or optimizer.
         """
-        self._callback_arrays = self._run_state.restore(checkpoint, self._progress)
+        self._run_state.restore(checkpoint, self._progress)
 
     def run(self) -> TrainingState:
         """Train until the last epoch is done or a callback ends the training.
@@ -166,11 +165,7 @@ class CoordinatorLoop:
         )
         before = self._variables.values()
         model.stop_training = self._progress.stopped
-        if self._progress.step:
-            history, states = self._progress.history, self._progress.callbacks
-            self._callbacks.resume(history, states, self._callback_arrays)
-        else:
-            self._callbacks.on_train_begin()
+        self._run_state.begin_training(self._progress)
         self._variables.push(before)
         self._watchdog.progress()
         with LostWorkers(servers.workers):
@@ -207,15 +202,14 @@ class CoordinatorLoop:
 
     def _run_epoch(self) -> None:
         epoch = len(self._progress.history)
-        started = time.perf_counter()
+        self._epoch_start = time.perf_counter() - self._progress.epoch_seconds
         before = self._variables.values()
-        self._callbacks.on_epoch_begin(epoch)
+        self._run_state.begin("on_epoch_begin", epoch)
         self._variables.push(before)
-        rows = self._train_epoch(epoch)
+        self._train_epoch(epoch)
         self._pull()
         if self._stop.received:
             self._leave()
-        seconds = time.perf_counter() - started
         logs = self._steps.logs()
         if self._evaluator is not None:
             logs |= {f"val_{name}": value for name, value in self._validate().items()}
@@ -225,23 +219,21 @@ class CoordinatorLoop:
         self._variables.push(before)
         self._progress = replace(self._progress, stopped=bool(self._model.stop_training))
         self._model.reset_metrics()
-        self._finish_epoch(epoch, logs, rate, rows=rows, seconds=seconds)
+        self._finish_epoch(epoch, logs, rate)
         if self._stop.received and not self._is_done:
             self._leave()
 
-    def _train_epoch(self, epoch: int) -> int:
-        """Train to the end of the epoch, or until a stop signal; return the rows of the steps."""
+    def _train_epoch(self, epoch: int) -> None:
+        """Train to the end of the epoch, or until a stop signal."""
         end = (epoch + 1) * self._progress.steps_per_epoch
-        rows = 0
         while self._progress.step < end and not self._stop.received:
             every = self._checkpoint_every
             boundary = min(end, (self._progress.step // every + 1) * every) if every else end
             for packed in self._results(boundary):
-                rows += self._count(packed, epoch)
+                self._count(packed, epoch)
             if boundary < end and self._progress.step == boundary and not self._stop.received:
                 self._pull()
                 self._save()
-        return rows
 
     def _results(self, end: int) -> Iterator[np.ndarray]:
         """Yield the results of the steps up to ``end``, or of those scheduled at a stop signal."""
@@ -251,8 +243,8 @@ class CoordinatorLoop:
                 yield from self._schedule.rest()
                 return
 
-    def _count(self, packed: np.ndarray, epoch: int) -> int:
-        """Add the result of a step to the metrics; return its rows."""
+    def _count(self, packed: np.ndarray, epoch: int) -> None:
+        """Add the result of a step to the metrics."""
         result = self._step.result(packed)
         step = self._progress.step + 1
         self._watchdog.progress()
@@ -264,16 +256,18 @@ class CoordinatorLoop:
             )
         for variable, added in zip(self._steps.metric_variables, result.metrics, strict=True):
             variable.assign_add(added)
-        self._progress = replace(self._progress, step=step)
+        examples = self._progress.epoch_examples + result.rows
+        self._progress = replace(self._progress, step=step, epoch_examples=examples)
         is_last = step % self._progress.steps_per_epoch == 0
         if is_last or time.monotonic() > self._last_event + _EVENT_SECONDS:
             self._last_event = time.monotonic()
             self._report.event("step", step=step, epoch=epoch + 1, loss=result.loss)
-        return result.rows
 
     def _pull(self) -> None:
-        """Copy the variables of the servers into the chief's model."""
+        """Copy the variables of the servers into the chief's model, and take the epoch's time."""
         self._variables.pull(self._progress.step)
+        seconds = time.perf_counter() - self._epoch_start
+        self._progress = replace(self._progress, epoch_seconds=seconds)
 
     def _validate(self) -> dict[str, Any]:
         assert self._evaluator is not None
@@ -288,14 +282,18 @@ class CoordinatorLoop:
         self._watchdog.progress()
         return self._stop.received
 
-    def _finish_epoch(
-        self, epoch: int, logs: dict[str, Any], rate: float, *, rows: int, seconds: float
-    ) -> None:
+    def _finish_epoch(self, epoch: int, logs: dict[str, Any], rate: float) -> None:
         progress = self._progress
         record = epoch_record(
-            epoch, progress.step, logs, examples=rows, seconds=seconds, learning_rate=rate
+            epoch,
+            progress.step,
+            self._callbacks.epoch_logs,
+            examples=progress.epoch_examples,
+            seconds=progress.epoch_seconds,
+            learning_rate=rate,
         )
-        self._progress = progress = replace(progress, history=[*progress.history, record])
+        self._run_state.end("on_epoch_begin")
+        self._progress = progress = progress.with_epoch(record)
         is_scheduled = progress.rate_options is not None
         self._report.epoch(self._epochs, progress.history, logs, shows_rate=is_scheduled)
         self._watchdog.end_epoch()
