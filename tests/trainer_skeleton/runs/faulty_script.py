@@ -67,6 +67,7 @@ history = model.fit(
         keras.callbacks.BackupAndRestore("backup", delete_checkpoint=False),
         keras.callbacks.ReduceLROnPlateau("val_mae", factor=0.5, patience=1, min_delta=0.2),
         keras.callbacks.EarlyStopping(restore_best_weights=True, patience=10),
+        keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.9),
         Fault(),
     ],
 )

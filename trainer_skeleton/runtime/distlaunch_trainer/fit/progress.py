@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
-from distlaunch_trainer.callbacks import logs_of
+from distlaunch_trainer.callbacks import logs_of, set_states, states_of
 from distlaunch_trainer.errors import TrainingStopped
+from distlaunch_trainer.learning_rate import constant_rates, restore_constant_rates
 
 from .agreement import Agreement, Vote
 from .backup import Backup, FitState
@@ -47,7 +50,8 @@ class Progress(keras.callbacks.Callback):
         super().__init__()
         self._session = session
         self._backup = backup
-        self._callbacks = callbacks
+        self._callbacks = [*callbacks, self]  # this one has a state too
+        self._script_callbacks = callbacks
         self._first_epoch = initial_epoch
         self._own_epochs = 0
         self._epochs = epochs
@@ -59,6 +63,10 @@ class Progress(keras.callbacks.Callback):
         self._agreement = Agreement(session.cluster)
         self._wants_end = False
         self._skipped = 0  # batches of the first epoch that an earlier run has trained
+        self._rates: dict[str, float] = {}  # before on_epoch_begin of the script's callbacks
+        self._metrics: list[np.ndarray] = []  # of all tasks, in an epoch that is not over
+        self._seconds_before = 0.0
+        self._put_back: Callable[[], None] | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002 - the arguments of Keras
         session = self._session
@@ -66,6 +74,7 @@ class Progress(keras.callbacks.Callback):
         restored = self._backup.restore(self.model, self._callbacks, start)
         if restored:
             self._resume(restored)
+        self._rates = constant_rates(self.model)
         session.cluster.barrier()  # from here on all tasks can agree to stop
         session.stop.defer()
         self._report_start()
@@ -74,7 +83,11 @@ class Progress(keras.callbacks.Callback):
         self._epoch = self._session.epoch = epoch
         self._epoch_start = self._session.step - self._skipped
         self._skipped = 0
-        self._started = time.perf_counter()
+        if self._put_back:
+            self._put_back()
+            self._put_back = None
+        self._started = time.perf_counter() - self._seconds_before
+        self._seconds_before = 0.0
         self._agreement.restart_clock()
         self._seconds = None
 
@@ -110,6 +123,7 @@ class Progress(keras.callbacks.Callback):
         session.report.record_epoch(record)
         self._wants_end = self._wants_end or self.model.stop_training
         must_stop = self._agree(None)
+        self._rates, self._metrics = constant_rates(self.model), []
         self._save(self._state(self._epochs if self.model.stop_training else epoch + 1, 0))
         if must_stop:
             self._leave(f"after epoch {epoch + 1}")
@@ -117,6 +131,37 @@ class Progress(keras.callbacks.Callback):
     def on_train_end(self, logs: Any = None) -> None:  # noqa: ARG002
         # After what other callbacks change in the end, e.g. EarlyStopping.
         self._save(replace(self._state(self._epochs, 0), is_done=True))
+
+    def get_state(self) -> dict[str, Any]:
+        """Return what belongs to an epoch that is not over."""
+        seconds = time.perf_counter() - self._started
+        return {"rates": self._rates, "metrics": self._metrics, "seconds": seconds}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Have the epoch begin as it did first, if an earlier run has trained a part of it."""
+        self._rates, self._metrics = state["rates"], state["metrics"]
+        self._seconds_before = state["seconds"] if self._metrics else 0.0
+
+    def _begin_again(self) -> None:
+        """Have `on_epoch_begin` of all callbacks get the learning rates of its first call.
+
+        What they change otherwise is put back: it is in what was restored.
+        """
+        variables = keras_compat.saved_variables(self.model)
+        values = [tf.convert_to_tensor(variable.value).numpy() for variable in variables]
+        states = states_of(self._script_callbacks)
+        counts = list(zip(self.model.metrics_variables, self._metrics, strict=False))
+        if [np.shape(value) for value in self._metrics] != [v.shape for v, _ in counts]:
+            self._session.report.warn("the metrics have changed: this epoch's start from scratch")
+            counts = []
+
+        def put_back() -> None:
+            for variable, value in [*zip(variables, values, strict=True), *counts]:
+                variable.assign(value)
+            set_states(self._script_callbacks, *states)
+
+        restore_constant_rates(self.model, self._rates)
+        self._put_back = put_back
 
     def _resume(self, restored: FitState) -> None:
         """Continue after the epochs and batches of an earlier run."""
@@ -131,6 +176,8 @@ class Progress(keras.callbacks.Callback):
             self.model.history.on_epoch_end(epoch, logs_of(record))
         if session.data and restored.position:
             session.data.batches.resume(restored.position, restored.batch)
+        if restored.batch:
+            self._begin_again()
         if restored.is_done:
             message = f"fit() was done at step {restored.step}: its weights are restored"
         else:
@@ -162,6 +209,9 @@ class Progress(keras.callbacks.Callback):
             self._session.average_statistics(self.model)
             is_over = self._seconds is not None  # in the validation of an epoch
             batch = self._session.step - self._epoch_start
+            if not is_over:  # sums over all tasks
+                variables = self.model.metrics_variables
+                self._metrics = [tf.convert_to_tensor(v.value).numpy() for v in variables]
             self._save(self._state(self._epoch + is_over, 0 if is_over else batch))
             self._leave(f"at step {self._session.step}")
 
