@@ -98,6 +98,7 @@ class _CatalogueSection(Section):
         dict[RegionName, dict[AcceleratorName, _Use | None] | None] | None, _OR_EMPTY
     ] = None
     flex_start: Annotated[tuple[AcceleratorName, ...], Field(min_length=1)] = ("NVIDIA_L4",)
+    compute_capability: Annotated[dict[AcceleratorName, float | None] | None, _OR_EMPTY] = None
     retired: Annotated[_RetiredSection | None, _OR_EMPTY] = None
 
 

@@ -92,13 +92,17 @@ class RetiredMachine:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Machines, regions and retired names; `flex_start` are the accelerators for FLEX_START."""
+    """Machines, regions and retired names; `flex_start` are the accelerators for FLEX_START.
+
+    `compute_capability` is NVIDIA's number by accelerator.
+    """
 
     source: str
     date: str
     machines: Mapping[str, MachineType]
     regions: Mapping[str, Region]
     flex_start: tuple[str, ...]
+    compute_capability: Mapping[str, float]
     retired_accelerators: Mapping[str, RetiredAccelerator]
     retired_machines: Mapping[str, RetiredMachine]
 
@@ -202,6 +206,7 @@ def _catalogue(data: Mapping[str, Any]) -> Catalogue:
         machines={name: _machine(name, entry) for name, entry in data["machines"].items()},
         regions={name: _region(entry) for name, entry in data["regions"].items()},
         flex_start=tuple(data["flex_start"]),
+        compute_capability=data["compute_capability"],
         retired_accelerators={
             name: RetiredAccelerator(_day(entry), entry.get("instead", ()))
             for name, entry in retired["accelerators"].items()

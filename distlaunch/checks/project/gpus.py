@@ -43,6 +43,9 @@ _REQUIRING = {
 }
 _AND_CUDA = "write tensorflow[and-cuda]"
 _FOR_TPUS = ("tensorflow-tpu==2.20.0", "libtpu==0.0.14")
+# tf.sysconfig.get_build_info() of TensorFlow 2.21: kernels for 6.0, 7.0, 8.0 and 8.9, PTX for 9.0.
+# On later GPUs it fails: https://github.com/tensorflow/tensorflow/issues/97387
+_FIRST_WITHOUT_KERNELS = 10.0
 _NCCL_SCRIPT = "/usr/local/gib/scripts/set_nccl_env.sh"
 _PACKAGE = "google-reduction-server"
 
@@ -53,6 +56,7 @@ def problems(
     """Yield why a cluster's images may not work with its GPUs."""
     yield from _image_problems(order, request, runtime, today)
     yield from _rdma_problems(order, request, runtime)
+    yield from _kernel_problems(request, runtime)
     own = runtime.own.text if runtime and runtime.own else runtime.template if runtime else ""
     if order.job.reduction_server and runtime and _PACKAGE not in own:
         what = f"the Dockerfile does not install {_PACKAGE}, which NCCL needs to use it"
@@ -131,6 +135,21 @@ def _rdma_problems(
             what = f"{pool.machine} has RDMA, and NCCL needs the settings of {_NCCL_SCRIPT} for it"
             remedy = f"source {_NCCL_SCRIPT} in the entrypoint of the image"
             yield warning("rdma-environment", pool.section, what, remedy)
+
+
+def _kernel_problems(request: JobRequest, runtime: ImageRuntime | None) -> Iterator[Problem]:
+    """Yield a warning of GPUs that TensorFlow has no kernels for; NVIDIA's images may have them."""
+    capabilities = machine_catalogue.bundled().compute_capability
+    for pool in request.pools:
+        image = pool.image or (runtime and runtime.base) or ""
+        capability = capabilities.get(pool.accelerator or "", 0.0)
+        if capability >= _FIRST_WITHOUT_KERNELS and not image.startswith("nvcr.io/"):
+            what = (
+                f"TensorFlow 2.21 has no kernels for {pool.accelerator} (compute capability "
+                f"{capability})"
+            )
+            remedy = "use a GPU up to NVIDIA_H200_141GB, or build from nvcr.io/nvidia/tensorflow"
+            yield warning("gpu-no-kernels", f"{pool.section}.accelerator", what, remedy)
 
 
 def build_problems(requirements: ImageRequirements, request: JobRequest) -> Iterator[Problem]:

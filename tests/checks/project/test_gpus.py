@@ -13,7 +13,9 @@ from distlaunch.job.load import load_job
 from distlaunch.job.model import DEFAULT_BASE
 from distlaunch.render.templates import recipe
 
-RDMA = "cluster={chief: {machine: a4-highgpu-8g, accelerator: {type: NVIDIA_B200, count: 8}}}"
+RDMA = (
+    "cluster={chief: {machine: a3-ultragpu-8g, accelerator: {type: NVIDIA_H200_141GB, count: 8}}}"
+)
 TPU = "cluster={chief: {machine: ct5lp-hightpu-4t, accelerator: {type: TPU_V5_LITEPOD, count: 4}}}"
 REPOSITORY = "us-docker.pkg.dev/a/b/c"
 DEFAULT = f"image={{repository: {REPOSITORY}, base: null}}"
@@ -29,6 +31,24 @@ def image_problems(project, *overrides, config=None, today=date(2026, 11, 22)):
     runtime = describe_image(order) if vertex.needs_image(order.job) else None
     problems = gpus.problems(order, job_request(order), runtime, today)
     return [(each.severity, each.code, each.where) for each in problems]
+
+
+@pytest.mark.parametrize(
+    ("machine", "accelerator", "count", "is_named"),
+    [
+        ("a4-highgpu-8g", "NVIDIA_B200", 8, True),
+        ("a4x-highgpu-4g", "NVIDIA_GB200", 4, True),
+        ("g4-standard-48", "NVIDIA_RTX_PRO_6000", 1, True),
+        ("a3-ultragpu-8g", "NVIDIA_H200_141GB", 8, False),
+        ("n1-standard-8", "NVIDIA_TESLA_T4", 1, False),
+    ],
+)
+def test_gpus_that_tensorflow_has_no_kernels_for(machine, accelerator, count, is_named, plain):
+    taken = f"{{machine: {machine}, accelerator: {{type: {accelerator}, count: {count}}}}}"
+    expected = [("warning", "gpu-no-kernels", "cluster.chief.accelerator")] * is_named
+    assert image_problems(plain, f"cluster={{chief: {taken}}}") == expected
+    nvidia = "image.base=nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
+    assert image_problems(plain, f"cluster={{chief: {taken}}}", nvidia) == []
 
 
 @pytest.mark.parametrize(
