@@ -44,6 +44,17 @@ def test_supported_versions_are_those_that_are_installed():
     assert {text for part in ranges for text in part} == {keras_compat.SUPPORTED}
 
 
+def test_every_name_of_clear_session_calls_what_keeps_state(monkeypatch):
+    for module in (tf.compat.v1, tf.compat.v2.compat.v1):
+        monkeypatch.setattr(module, "reset_default_graph", module.reset_default_graph)
+    calls = []
+    keras_compat.keep_over_clear_session(lambda: calls.append("kept"))
+    for clear in (keras.backend.clear_session, keras.utils.clear_session):
+        clear(free_memory=False)
+    tf.keras.backend.clear_session(free_memory=False)
+    assert calls == ["kept"] * 3
+
+
 def test_all_layers_are_those_inside_of_layers_too():
     model = nested()
     names = [layer.name for layer in keras_compat.all_layers(model)]

@@ -26,6 +26,7 @@ def test_layers_are_named():
     )
     random, apart = replica_count_warnings(several, 2, synchronized=False)
     assert random.startswith("the layers drop, noise draw random numbers")
+    assert random.endswith("--same-random draws those of one worker")
     assert apart.startswith("the layers norm normalize by the rows of one replica")
     assert apart.endswith("--sync-batch-norm uses all rows")
     assert replica_count_warnings(several, 2, synchronized=True) == [random]

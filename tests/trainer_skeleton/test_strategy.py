@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import re
+from types import SimpleNamespace
 
+import keras
 import pytest
 import tensorflow as tf
 
 from distlaunch_trainer import options
 from distlaunch_trainer.cluster import Role, role_from
-from distlaunch_trainer.errors import ClusterError
+from distlaunch_trainer.errors import ClusterError, ModelError
 from distlaunch_trainer.options import Settings
-from distlaunch_trainer.strategy import choose, connect, describe
+from distlaunch_trainer.strategy import check_same_strategy, choose, connect, describe
 
 ONE = ["CPU:0"]
 FOUR = [f"GPU:{number}" for number in range(4)]
@@ -160,3 +162,18 @@ def test_a_peer_that_does_not_come_is_named(run_code, ports, rank):
     missing = (f"worker:0 (127.0.0.1:{ports[1]})", f"chief (127.0.0.1:{ports[0]})")[rank]
     assert f"trainer: error: {missing} did not come within 1 s: " in task.err
     assert "Traceback" not in task.err
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        ([keras.Input((2,)), keras.layers.Dense(1)], "its weight .*/kernel was created without"),
+        ([keras.layers.Dense(1)], "_DefaultDistributionStrategy of the thread MainThread is not"),
+    ],
+)
+def test_a_model_that_would_train_apart_is_refused(layers, message):
+    several = SimpleNamespace(num_replicas_in_sync=2)
+    model = keras.Sequential(layers, name="model")
+    with pytest.raises(ModelError, match=re.escape("fit() of model: ") + message):
+        check_same_strategy(model, several, "fit()")
+    check_same_strategy(model, tf.distribute.get_strategy(), "fit()")

@@ -29,6 +29,7 @@ FAULTY = HERE / "faulty_script.py"
 QUICK = {"gan", "steps_per_execution"}
 OTHER_BATCHES = {"multi_worker_tutorial"}  # its global batch grows with the cluster
 TOLERANCE = 1e-6
+FIT = "distlaunch_trainer.fit"
 
 
 def scripts() -> list[str]:
@@ -45,12 +46,14 @@ def run_alone(host: PythonHost, script: Path, folder: Path) -> Result:
     return result
 
 
-def make_project(script: Path, folder: Path) -> None:
-    """Make a project whose job file names the script."""
+def make_project(script: Path, folder: Path, *options: str) -> None:
+    """Make a project whose job file names the script, or the module that runs it with options."""
     folder.mkdir()
     (folder / script.name).symlink_to(script)
+    words = json.dumps([*options, script.name])
+    program = f"module: {FIT}, args: {words}" if options else f"script: {script.name}"
     (folder / "distlaunch.yaml").write_text(
-        f"{{name: fit, script: {script.name}, cluster: {{chief: {{machine: n1-standard-4}}}}}}\n"
+        f"{{name: fit, {program}, cluster: {{chief: {{machine: n1-standard-4}}}}}}\n"
     )
 
 
@@ -65,8 +68,8 @@ def launch(
     return result
 
 
-def run_on_two(host: PythonHost, script: str, folder: Path) -> Result:
-    make_project(FOLDER / f"{script}.py", folder)
+def run_on_two(host: PythonHost, script: str, folder: Path, *options: str) -> Result:
+    make_project(FOLDER / f"{script}.py", folder, *options)
     return launch(host, folder)
 
 
@@ -122,8 +125,10 @@ def alone(tensorflow, tmp_path_factory):
 
 @pytest.mark.parametrize("script", scripts())
 def test_two_workers_train_a_script_to_its_own_weights(script, alone, tensorflow, tmp_path):
+    """With the numbers that layers draw by themselves; and clear_session() changes nothing."""
     expected, model = alone(script)
-    assert_same_numbers(expected, run_on_two(tensorflow, script, tmp_path / "two"), TOLERANCE)
+    together = run_on_two(tensorflow, script, tmp_path / "two", "--same-random")
+    assert_same_numbers(expected, together, TOLERANCE)
     assert_same_weights(model, tmp_path / "two/model.keras", TOLERANCE)
 
 
@@ -131,19 +136,20 @@ def test_a_task_with_two_devices_trains_a_script_to_its_own_weights(alone, tenso
     expected, model = alone("gan")
     (tmp_path / "gan.py").symlink_to(FOLDER / "gan.py")
     env = environment_outside_clusters() | {"DISTLAUNCH_DEVICES": "2"}
-    module = "distlaunch_trainer.fit"
-    together = tensorflow.run(module, "--no-resume", "gan.py", cwd=tmp_path, env=env)
+    options = ("--no-resume", "--same-random")
+    together = tensorflow.run(FIT, *options, "gan.py", cwd=tmp_path, env=env)
     assert together.code == 0, together.text
     assert "fit() runs on 2 replicas" in together.out
     assert_same_numbers(expected, together, TOLERANCE)
     assert_same_weights(model, tmp_path / "model.keras", TOLERANCE)
 
 
-# Prints the losses of epochs, which depend on the order of the rows; and, with weights that do not
-# change, those of the first batch of each epoch.
+# Prints the losses of epochs, which depend on the order of the rows; with weights that do not
+# change, those of the first batch of each epoch; and what a layer draws for four rows.
 WITHOUT_SEED = """
 import keras
 import numpy as np
+import tensorflow as tf
 
 x = np.arange(24.0)[:, None] / 24
 model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="ones")])
@@ -158,10 +164,24 @@ model.optimizer.learning_rate = 0.0
 callbacks = [keras.callbacks.LambdaCallback(on_train_batch_end=note)]
 model.fit(x, x * x, batch_size=4, epochs=5, callbacks=callbacks)
 print("first", *first)
+
+
+class Draws(keras.layers.Layer):
+    def call(self, x):
+        if by_keras:
+            return x + keras.random.normal(keras.ops.shape(x))
+        return x + tf.random.normal(tf.shape(x))
+
+
+for by_keras in (True, False):
+    keras.backend.clear_session()
+    drawing = keras.Sequential([keras.Input((1,)), Draws()])
+    drawing.compile()
+    print("drawn", *drawing.predict(np.zeros((4, 1))).ravel())
 """
 
 
-def test_arrays_of_a_script_without_a_seed_have_a_new_order_in_each_epoch(tensorflow, tmp_path):
+def test_without_a_seed_epochs_have_other_orders_and_tasks_other_numbers(tensorflow, tmp_path):
     script = tmp_path / "unseeded.py"
     script.write_text(WITHOUT_SEED)
     make_project(script, tmp_path / "project")
@@ -174,6 +194,8 @@ def test_arrays_of_a_script_without_a_seed_have_a_new_order_in_each_epoch(tensor
     assert printed[0] == printed[1] != []
     (first,) = re.findall(r"chief +\| first (.*)", result.out)
     assert len(set(first.split())) > 2
+    drawn = re.findall(r"chief +\| drawn (.*)", result.out)
+    assert [len(set(line.split())) for line in drawn] == [4, 4]  # the tasks draw other numbers
 
 
 def test_the_tutorial_runs_and_only_the_chief_writes(tensorflow, tmp_path):
@@ -249,7 +271,7 @@ def test_scripts_of_tf_keras_need_its_package(tensorflow, tmp_path):
     (tmp_path / "tf_keras.py").write_text("raise ImportError")
     (tmp_path / "train.py").write_text("")
     env = environment_outside_clusters() | {"TF_USE_LEGACY_KERAS": "1"}
-    result = tensorflow.run("distlaunch_trainer.fit", "train.py", cwd=tmp_path, env=env)
+    result = tensorflow.run(FIT, "train.py", cwd=tmp_path, env=env)
     assert (result.code, "tf_keras is not installed: add tf-keras" in result.err) == (1, True)
 
 

@@ -19,7 +19,10 @@ pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 
-NAMES = ("accumulated_gradients", "scaled_loss", "adversarial", "gradient_tape")
+NAMES = (
+    *("accumulated_gradients", "scaled_loss", "adversarial", "gradient_tape"),
+    *("augmented_pictures", "dropout_in_sequences"),
+)
 SIZES = (2,)
 CALLED = ("with_callbacks", "bad_value")
 if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws

@@ -115,6 +115,7 @@ def train(name, case, folder, task):
         global_batch_size=zoo.BATCH,
         seed=zoo.SEED,
         shuffle=0,
+        same_random=True,
         precision=case.precision,
         sync_batch_norm=case.sync_batch_norm,
         debug=True,

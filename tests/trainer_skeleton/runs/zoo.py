@@ -358,6 +358,38 @@ def adversarial():
     return model
 
 
+class Noise(layers.Layer):
+    """Draws without a generator of its own."""
+
+    def call(self, x, training=False):
+        noise = keras.random.normal(keras.ops.shape(x), stddev=0.1, dtype=x.dtype)
+        return x + noise if training else x
+
+
+@case(pictures)
+def augmented_pictures():
+    augmentation = layers.RandomFlip("horizontal"), layers.RandomTranslation(0.2, 0.2)
+    convolution = layers.Conv2D(4, 3, activation="tanh"), layers.SpatialDropout2D(0.3), Noise()
+    head = layers.Flatten(), layers.Dropout(0.4), layers.Dense(2, activation="softmax")
+    return sequential(
+        keras.optimizers.Adam(1e-2),
+        "sparse_categorical_crossentropy",
+        *(layers.Input((6, 6, 2)), *augmentation, layers.GaussianNoise(0.1), *convolution, *head),
+        metrics=["accuracy"],
+    )
+
+
+@case(sequences)
+def dropout_in_sequences():
+    x = layers.Input((5, 3))
+    hidden = layers.TimeDistributed(layers.Dropout(0.2))(layers.Dense(4, activation="tanh")(x))
+    hidden += layers.MultiHeadAttention(2, 3, dropout=0.2)(hidden, hidden)
+    hidden = layers.LSTM(3, return_sequences=True, dropout=0.2, recurrent_dropout=0.2)(hidden)
+    model = keras.Model(x, layers.Dense(1)(hidden))
+    model.compile(keras.optimizers.Adam(1e-2), "mse")
+    return model
+
+
 class SparseStep(keras.Sequential):
     """A step of its own that differentiates an embedding."""
 

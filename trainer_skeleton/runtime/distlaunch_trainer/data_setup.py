@@ -18,7 +18,7 @@ from .explain import from_user
 from .fingerprints import FingerprintIndex
 from .options import Settings
 from .pipeline import Data, Order, Pipeline
-from .plan import DEFAULT_SHARDS, BatchPlan, coverage_note
+from .plan import DEFAULT_SHARDS, BatchPlan, UnevenBatchPlan, coverage_note
 from .python_data import generator_source, py_dataset_source
 from .report import Report
 from .shard_policy import open_batches
@@ -129,6 +129,8 @@ def load_data(
     else:
         data, audit = _planned(setup, source, progress)
     progress = _with_data(progress, data)
+    if settings.same_random:
+        _check_rows_are_known(data, cluster.replicas)
     if note := coverage_note(data.plan, progress.steps_per_epoch):
         report.warn(note)
     parts = {"validation": validation, "test": test}
@@ -139,6 +141,21 @@ def load_data(
         for name, function in parts.items()
     }
     return TrainingData(data, others["validation"], progress, audit, others["test"])
+
+
+def _check_rows_are_known(data: Data, replicas: int) -> None:
+    """Check that each replica knows which rows of a global batch it has, for --same-random."""
+    if isinstance(data.plan, UnevenBatchPlan):
+        raise PlanError(
+            "--same-random needs batches that all tasks divide: leave --shard-policy out, or use "
+            "--shard-policy data"
+        )
+    if data.plan.global_batch % replicas:
+        raise PlanError(
+            f"--same-random: {replicas} replicas do not divide the global batch of "
+            f"{data.plan.global_batch}: use --global-batch-size "
+            f"{-(-data.plan.global_batch // replicas) * replicas}"
+        )
 
 
 def load_evaluation_data(

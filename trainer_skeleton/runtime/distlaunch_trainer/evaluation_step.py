@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from .model_replicas import ModelReplicas
 from .replica_metrics import flatten
+from .same_random import draws_for_batch
 from .step_logs import StepLogs
 
 
@@ -32,6 +33,7 @@ class EvaluationStep:
         self.logs = StepLogs()
 
     @tf.autograph.experimental.do_not_convert
+    @draws_for_batch
     def __call__(self, batch: Any, has_empty_replicas: bool) -> tf.Tensor:
         """Evaluate one replica's part of a step; return the logs that are no metrics."""
         replicas = self._replicas

@@ -22,6 +22,7 @@ from keras.src.losses import loss as keras_loss
 from keras.src.optimizers import base_optimizer
 from keras.src.saving import saving_lib
 
+from . import keras_random
 from .errors import ModelError
 
 SUPPORTED = "keras>=3.12,<3.16"
@@ -57,6 +58,16 @@ def check_version() -> None:
             f"Keras {keras.__version__} is not supported: install '{SUPPORTED}' "
             f"(requirements.txt sets the version)"
         )
+
+
+def keep_over_clear_session(restore: Callable[[], None]) -> None:
+    """Have ``clear_session()`` of Keras call `restore`, and leave TensorFlow's default graph.
+
+    That graph is empty in TensorFlow 2, but for the strategy: after a reset, tasks would train
+    apart. All names of ``clear_session()``, also that of tf_keras, end in this function.
+    """
+    for module in (tf.compat.v1, tf.compat.v2.compat.v1):
+        module.reset_default_graph = restore
 
 
 def all_layers(layer: keras.Layer, *, include_self: bool = True) -> list[keras.Layer]:
@@ -463,11 +474,14 @@ def set_initial_epoch(model: keras.Model, epoch: int | None) -> None:
 def saved_variables(model: keras.Model) -> list[keras.Variable]:
     """Return the variables of a model and of all optimizers that it holds, without its metrics.
 
+    The state of the generator of unseeded random numbers is one too.
+
     Every variable is there once, in an order that only the model's code decides.
     """
     optimizers = [each for each in vars(model).values() if isinstance(each, keras.Optimizer)]
     counted = {id(variable) for variable in model.metrics_variables}
     variables = [*model.variables, *(v for each in optimizers for v in each.variables)]
+    variables += keras_random.global_state()
     return list({id(v): v for v in variables if id(v) not in counted}.values())
 
 

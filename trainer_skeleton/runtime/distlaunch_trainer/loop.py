@@ -24,6 +24,7 @@ from .custom_steps import TrainStep
 from .errors import TrainerError, TrainingStopped
 from .evaluation import collective_evaluate
 from .evaluator import Evaluator
+from .keras_random import unsaved_draws
 from .learning_rate import rate_of_last_step
 from .measurements import Measurements
 from .pipeline import Data
@@ -380,6 +381,7 @@ class Loop:
         self._progress = replace(self._progress, step=end, epoch_examples=examples)
         if not self._steps_per_execution.is_measured:  # of this process
             self._report.graph(self._steps.graph)
+            self._warn_of_unsaved_draws(first)
         self._steps_per_execution.measure(launched.started, end - first)
         self._steps_per_execution.steps = max(1, round(float(proposed)))
         if self._audit:
@@ -389,6 +391,15 @@ class Loop:
         if end == launched.block.stop:
             self._end_block(launched.block, epoch)
         return False
+
+    def _warn_of_unsaved_draws(self, first: int) -> None:
+        """Warn of a resumed run, whose first step is known, that draws other random numbers."""
+        if first and self._steps.graph and (draws := unsaved_draws(self._steps.graph)):
+            self._report.warn(
+                f"the model draws by tf.random ({', '.join(draws)}), whose state no checkpoint "
+                f"holds: this run draws other numbers than one that was not interrupted; "
+                f"keras.random draws the same"
+            )
 
     def _end_block(self, block: range, epoch: int) -> None:
         """Call the hooks at the end of a batch, or of as many as compile() requests."""

@@ -18,7 +18,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from . import keras_compat
+from . import keras_compat, keras_random
 from .all_reduce import sum_over_replicas
 
 _Moments = Callable[..., tuple[tf.Tensor, tf.Tensor]]
@@ -88,10 +88,10 @@ def replica_count_warnings(model: keras.Model, replicas: int, *, synchronized: b
         return []
     notes = []
     random = [layer.name for layer in keras_compat.all_layers(model) if _draws(layer)]
-    if random:
+    if random and not keras_random.is_same():
         notes.append(
-            f"the layers {', '.join(random)} draw random numbers, which depend on the number of "
-            f"replicas, and so do the weights"
+            f"the layers {', '.join(random)} draw random numbers, each replica its own, so the "
+            f"weights depend on the number of replicas; --same-random draws those of one worker"
         )
     unsynchronized = [
         layer.name for layer in _layers(model) if not (synchronized or layer.synchronized)

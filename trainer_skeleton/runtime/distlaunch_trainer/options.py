@@ -41,6 +41,7 @@ class Settings:
     decay_epochs: float | None = None
     steps_per_epoch: int | None = None
     seed: int | None = None
+    same_random: bool = False
     shards: int | None = None
     shard_policy: str | None = None
     shuffle: int | None = None
@@ -213,7 +214,12 @@ def parser(
     add(
         "--seed",
         type=_at_least(0, 2**32 - 1),
-        help="of the weights and of the order of the data (0)",
+        help="of the weights, the order of the data and the random numbers of layers (0)",
+    )
+    add(
+        "--same-random",
+        action="store_true",
+        help="have layers draw the same random numbers for a row on any number of replicas",
     )
     add(
         "--shards",

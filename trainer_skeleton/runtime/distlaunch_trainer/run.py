@@ -48,6 +48,7 @@ from .run_facts import (
 from .run_start import join_run
 from .step_functions import StepFunctions
 from .step_timing import input_hint
+from .strategy import check_same_strategy
 from .user_model import (
     checked_callbacks,
     create_compiled_model,
@@ -220,6 +221,7 @@ class Run(AbstractContextManager):
             If a step fails, the loss is not finite, or a checkpoint cannot be written.
         """
         data = self._loaded
+        check_same_strategy(model, self.strategy, "fit()")
         if self._joined.is_evaluator:
             with explain.step_errors(self._find_bad_record):
                 return evaluate_checkpoints(self._joined, model, data)
@@ -282,6 +284,7 @@ class Run(AbstractContextManager):
         StorageError
             If they cannot be read.
         """
+        check_same_strategy(model, self.strategy, "evaluate()")
         data, path = self._loaded.training, str(self._settings.evaluate)
         restore_weights(model, path, self._joined.saved, self._cluster)
         functions = StepFunctions(

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 import keras
 import tensorflow as tf
 
-from . import devices, keras_compat, messages, stop_signal
+from . import devices, keras_compat, keras_random, messages, same_random, stop_signal
 from .checkpoints import Checkpoint, Checkpoints, TrainingState
 from .cluster import Cluster, Role, role_from
 from .data_setup import resolve_option
@@ -100,6 +100,7 @@ def join_run(options: argparse.Namespace) -> JoinedRun:
         memory_growth=settings.gpu_memory_growth,
     )
     cluster, servers = _connect(role, settings, report)
+    same_random.install() if settings.same_random else keras_random.install()
     stop = StopSignal()
     checkpoints, saved, chief_side = Checkpoints(folders.checkpoints, report), None, None
     if is_evaluator:
@@ -115,6 +116,7 @@ def join_run(options: argparse.Namespace) -> JoinedRun:
         "--precision", settings.precision, start and start.precision, "float32"
     )
     set_precision(precision)
+    keras_compat.keep_over_clear_session(lambda: set_precision(precision))
     if settings.check_numerics:
         tf.debugging.enable_check_numerics(stack_height_limit=1)  # explain names the line
     if settings.evaluate or is_evaluator:

@@ -1,4 +1,4 @@
-"""All that a checkpoint holds of a run: its variables, the counts of its metrics, its callbacks."""
+"""All that a checkpoint holds of a run: its variables, metrics, random numbers and callbacks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from . import keras_random
 from .callbacks import Callbacks, templates
 from .checkpoints import Checkpoint, TrainingState
 from .cluster import Cluster
@@ -72,7 +73,8 @@ class RunState:
         if checkpoint is not None:
             self._model_state.check_same(checkpoint.model)
         state, metrics = self._model_state.variables, self._metrics_by_name
-        expected = {name: np.zeros(v.shape, v.dtype) for name, v in {**state, **metrics}.items()}
+        known = {**state, **metrics, **_generators()}
+        expected = {name: np.zeros(v.shape, v.dtype) for name, v in known.items()}
         arrays = templates(progress.callbacks)
         expected |= {_callback_name(number): array for number, array in enumerate(arrays)}
         values = {
@@ -81,15 +83,19 @@ class RunState:
             if name in expected and _is_like(expected[name], value)
         }
         has_metrics = values.keys() >= metrics.keys()
+        has_generators = values.keys() >= _generators().keys()
         if checkpoint is not None and not has_metrics:
             self._report.warn("the metrics have changed: this epoch's start from scratch")
-        flag = np.array([has_metrics])
+        flags = np.array([has_metrics, has_generators])
         agreed = self._cluster.broadcast_all(
-            [flag, *(values.get(name, array) for name, array in expected.items())]
+            [flags, *(values.get(name, array) for name, array in expected.items())]
         )
         values = dict(zip(expected, agreed[1:], strict=True))
         self._model_state.assign([values[name] for name in state])
-        if agreed[0]:
+        has_metrics, has_generators = agreed[0]
+        for name, variable in _generators().items() if has_generators else ():
+            variable.assign(values[name])
+        if has_metrics:
             self._functions.restore_metrics(
                 [tf.convert_to_tensor(values[name]) for name in metrics]
             )
@@ -146,6 +152,7 @@ class RunState:
         states, arrays = self._callbacks.state()
         values = self._model_state.snapshot()
         values |= zip(self._metrics_by_name, map(np.asarray, metric_sums), strict=True)
+        values |= {name: np.asarray(v.value) for name, v in _generators().items()}
         values |= {_callback_name(number): array for number, array in enumerate(arrays)}
         state = replace(progress, callbacks=states, begun=dict(self._begun))
         return Checkpoint(state, self._model_state.describe(), values)
@@ -155,6 +162,11 @@ class RunState:
         variables = self._functions.metric_variables
         names = stable_names(variable.path for variable in variables)
         return dict(zip(unique_names(f"metrics/{name}" for name in names), variables, strict=True))
+
+
+def _generators() -> dict[str, keras.Variable]:
+    """Return the state of what draws unseeded random numbers."""
+    return {f"random/{number}": v for number, v in enumerate(keras_random.global_state())}
 
 
 def _callback_name(number: int) -> str:

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from . import keras_compat
+from . import keras_compat, keras_random
 from .custom_steps import TrainStep
 from .evaluation_step import EvaluationStep
 from .model_replicas import ModelReplicas
@@ -86,6 +86,9 @@ class StepFunctions:
             train_step=train_step,
             record_examples=record_examples,
         )
+        if keras_random.is_same():
+            with strategy.scope():
+                keras_random.global_generator()  # replicas are traced where none can be created
         keras_compat.disable_gradient_aggregation(model.optimizer)
         use_cross_replica_cond()
         self._training_step = TrainingStep(self._replicas, exchange_dtype=exchange_dtype)

@@ -6,13 +6,15 @@ TensorFlow's guide describes them: https://www.tensorflow.org/guide/distributed_
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from .cluster import PeerWatchdog, Role
 from .devices import check_same_devices
-from .errors import ClusterError, summarize
+from .errors import ClusterError, ModelError, summarize
 from .options import Settings
 from .virtual_devices import as_worker_devices, replica_devices
 
@@ -123,6 +125,48 @@ def describe(strategy: tf.distribute.Strategy, role: Role) -> str:
     replicas = int(strategy.num_replicas_in_sync)
     tasks = f" on {role.num_workers} tasks" if role.num_workers > 1 else ""
     return f"strategy: {name}, {replicas} replica{'' if replicas == 1 else 's'}{tasks}"
+
+
+def check_same_strategy(model: Any, strategy: tf.distribute.Strategy, call: str) -> None:
+    """Check that a model, and this thread, train under a strategy of several replicas.
+
+    Otherwise each task would train by itself.
+
+    Parameters
+    ----------
+    model
+        A Keras model.
+    strategy
+        The strategy of the cluster.
+    call
+        What the model is used for, such as ``fit()``.
+
+    Raises
+    ------
+    ModelError
+        If not: its message names the model and the weight or the thread.
+    """
+    if strategy.num_replicas_in_sync == 1:
+        return
+    weights = model.trainable_variables
+    other = next((w for w in weights if _strategy_of(w.value) is not strategy), None)
+    if other is not None:
+        raise ModelError(
+            f"{call} of {model.name}: its weight {other.path} was created without the strategy of "
+            f"the cluster, so every task would train it alone: create the model in the main "
+            f"thread, after the cluster is formed (in create_model(), or in the script itself)"
+        )
+    if model.distribute_strategy is not strategy:
+        thread = threading.current_thread().name
+        raise ModelError(
+            f"{call} of {model.name}: {type(model.distribute_strategy).__name__} of the thread "
+            f"{thread} is not the strategy of the cluster, so every task would train alone: call "
+            f"it in the main thread"
+        )
+
+
+def _strategy_of(variable: Any) -> tf.distribute.Strategy | None:
+    return getattr(variable, "distribute_strategy", None)
 
 
 def _fitting(role: Role, devices: Sequence[str]) -> str:

@@ -24,9 +24,11 @@ from .all_reduce import (
     with_static_shape,
 )
 from .errors import ModelError
+from .keras_random import is_same
 from .losses import StepRows
 from .model_replicas import ModelReplicas
 from .replica_metrics import flatten
+from .same_random import draws_for_batch
 from .step_logs import StepLogs
 
 
@@ -138,6 +140,7 @@ class TrainingStep:
 
         return tf.cond(accumulation.is_update(), update, accumulate), first(others)
 
+    @draws_for_batch
     def _gradients_to_accumulate(
         self, batch: Any, has_empty_replicas: bool
     ) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
@@ -151,6 +154,7 @@ class TrainingStep:
         return dense, local.loss, self._mean_logs(local.other_logs, rows)
 
     @tf.autograph.experimental.do_not_convert
+    @draws_for_batch
     def _train_replica(self, batch: Any, has_empty_replicas: bool) -> tuple[tf.Tensor, tf.Tensor]:
         """Train one replica's part of a step; return the loss and the other logs."""
         data, rows = self._replicas.unpack(batch, may_be_empty=has_empty_replicas)
@@ -164,6 +168,7 @@ class TrainingStep:
         return tf.cast(loss, tf.float32), self._mean_logs(local.other_logs, rows)
 
     @tf.autograph.experimental.do_not_convert
+    @draws_for_batch
     def _train_replica_by_function(self, batch: Any, has_empty_replicas: bool) -> tf.Tensor:
         """Train one replica's part of a step by the user's function; return its share."""
         data, rows = self._replicas.unpack(batch, may_be_empty=has_empty_replicas)
@@ -192,7 +197,8 @@ class TrainingStep:
         With ``jit_compile`` XLA compiles it, once for each shape of a batch; unless it has
         collectives, which XLA does not compile.
         """
-        if not self._model.jit_compile or self._replicas.is_compiled:
+        is_uncompiled = not self._model.jit_compile or is_same()  # XLA needs constant shapes
+        if is_uncompiled or self._replicas.is_compiled:
             return self._gradients(data, rows)
 
         @tf.autograph.experimental.do_not_convert

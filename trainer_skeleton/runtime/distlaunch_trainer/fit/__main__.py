@@ -34,6 +34,11 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="allocate GPU memory when it is needed instead of all of it at the start",
     )
+    add(
+        "--same-random",
+        action="store_true",
+        help="have layers draw the same random numbers for a row on any number of replicas",
+    )
     is_default = bool(os.environ.get("DISTLAUNCH_DEBUG"))
     add("--debug", action="store_true", default=is_default, help="show tracebacks")
     add("script", help="the Python file to run")

@@ -46,7 +46,7 @@ def split_batches(
 
     def split(*elements: Any) -> Any:
         data = elements[0] if len(elements) == 1 else elements
-        total = _row_count(data)
+        total = row_count(data)
         parts = [_part(data, total, replica, replicas) for replica in replica_ids]
         for part in parts if may_be_empty else ():
             part[MAY_BE_EMPTY] = tf.constant(True)
@@ -70,7 +70,7 @@ def unpack_batch(batch: Any) -> tuple[Any, StepRows]:
         part = batch[int(tf.get_static_value(context.replica_id_in_sync_group)) % len(batch)]
         rows = part[ROWS], part[GLOBAL_ROWS]
         return part[DATA], StepRows(*rows, replicas, may_be_empty=MAY_BE_EMPTY in part)
-    own = _row_count(batch)
+    own = row_count(batch)
     total = context.all_reduce(tf.distribute.ReduceOp.SUM, own)
     return batch, StepRows(own, total, replicas, may_be_empty=False)
 
@@ -104,7 +104,7 @@ def _slice(value: Any, start: tf.Tensor, stop: tf.Tensor) -> Any:
     return value[start:stop] if is_batched else value
 
 
-def _row_count(data: Any) -> tf.Tensor:
+def row_count(data: Any) -> tf.Tensor:
     """Return the number of rows of a batch (int64), that of its first array."""
     for value in tf.nest.flatten(data):
         if isinstance(value, tf.RaggedTensor):

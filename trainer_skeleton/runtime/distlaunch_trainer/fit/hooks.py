@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from distlaunch_trainer import keras_compat
+from distlaunch_trainer import keras_compat, keras_random
 from distlaunch_trainer.cluster import Cluster
 from distlaunch_trainer.custom_steps import overrides
 from distlaunch_trainer.model_build import build_model
@@ -29,9 +29,14 @@ def install(cluster: Cluster, session: Session) -> None:
         lambda model, batch: _build(model, batch, session),
     )
     if cluster.replicas > 1:
+        keras_compat.keep_over_clear_session(lambda: None)
         keras_compat.save_without_collectives()
         weighting.install()
         keras_compat.replace_fit_steps(_wrap_step, weighting.gathered, _local_result)
+    elif keras_random.is_same():
+        as_it_is = lambda value, *_: value  # noqa: E731
+        draws = lambda _, step: weighting.drawing(step)  # noqa: E731
+        keras_compat.replace_fit_steps(draws, weighting.drawing, as_it_is)
 
 
 def _distribute(
@@ -53,6 +58,8 @@ def _distribute(
 
 def _build(model: keras.Model, batch: Any, session: Session) -> None:
     """Create the variables of a model and of all its optimizers, if they must be there."""
+    if keras_random.is_same():
+        keras_random.global_generator()  # replicas are traced where none can be created
     if not session.must_build:
         return
     is_custom = overrides(model, "train_step")

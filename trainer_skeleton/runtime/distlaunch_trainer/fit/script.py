@@ -16,7 +16,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from distlaunch_trainer import devices, stop_signal
+from distlaunch_trainer import devices, keras_random, same_random, stop_signal
 from distlaunch_trainer.cluster import Cluster, Role, role_from
 from distlaunch_trainer.errors import TrainerError
 from distlaunch_trainer.job_folders import Folders, folders_from
@@ -78,6 +78,7 @@ def run_script(options: argparse.Namespace) -> None:
             remove(folders.checkpoints)
         make_folder(folders.job)
         make_folder(folders.checkpoints)
+    same_random.install() if options.same_random else keras_random.install()
     session = _session(library, cluster, report, stop, folders.checkpoints)
     # All tasks must draw the same numbers, e.g. to shuffle the data alike.
     keras.utils.set_random_seed(0)

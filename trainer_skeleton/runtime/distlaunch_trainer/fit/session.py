@@ -19,6 +19,7 @@ from distlaunch_trainer.model_files import save_model
 from distlaunch_trainer.report import Report
 from distlaunch_trainer.stop_signal import StopSignal
 from distlaunch_trainer.storage import make_folder
+from distlaunch_trainer.strategy import check_same_strategy
 
 from .backup import Backup
 from .interception import intercepted, set_verbosity
@@ -139,6 +140,7 @@ class Session:
 
     def _fit(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
         values = arguments.arguments
+        check_same_strategy(values["self"], self.cluster.strategy, "fit()")
         set_verbosity(values, is_chief=self.cluster.role.is_chief)
         self._calls += 1
         backup = Backup(self._checkpoints_dir, self._calls, self.cluster, self.report)
@@ -167,6 +169,8 @@ class Session:
             self.stop.end_at_once()
 
     def _evaluate(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
+        model = arguments.arguments["self"]
+        check_same_strategy(model, self.cluster.strategy, f"{function.__name__}()")
         set_verbosity(arguments.arguments, is_chief=self.cluster.role.is_chief)
-        self.average_statistics(arguments.arguments["self"])
+        self.average_statistics(model)
         return function(*arguments.args, **arguments.kwargs)

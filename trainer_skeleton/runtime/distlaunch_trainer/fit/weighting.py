@@ -21,8 +21,9 @@ from distlaunch_trainer.custom_steps import sum_weighted, weight_scalars
 from distlaunch_trainer.losses import StepRows, current_rows, normalize_globally
 from distlaunch_trainer.normalization import BatchNormalizations
 from distlaunch_trainer.optimizer import use_cross_replica_cond
+from distlaunch_trainer.same_random import BatchRows, constant_rows, drawing_for
 
-from .batches import unpack_batch
+from .batches import row_count, unpack_batch
 
 StepFunction = Callable[[Any], Any]
 
@@ -57,7 +58,7 @@ def weighted(model: keras.Model, step: StepFunction, *, average_logs: bool) -> S
         data, rows = unpack_batch(batch)
         before = _values(_changed(model, normalizations)) if rows.may_be_empty else []
         synchronized = normalizations.in_replica(rows.local_rows, rows.local_fraction)
-        with normalize_globally(rows), synchronized:
+        with normalize_globally(rows), synchronized, drawing_for(_contiguous(data, batch, rows)):
             logs = step(data)
         for variable, value in before:
             variable.assign(tf.where(rows.local_rows > 0, variable.value, value))
@@ -71,12 +72,33 @@ def gathered(step: StepFunction) -> StepFunction:
 
     def gathered_step(batch: Any) -> Any:
         data, rows = unpack_batch(batch)
-        outputs = step(data)
+        with drawing_for(_contiguous(data, batch, rows)):
+            outputs = step(data)
         if data is batch:  # as in predict_on_batch(): every replica has all rows
             return outputs
         return tf.nest.map_structure(lambda output: _gather(output[: rows.local_rows]), outputs)
 
     return gathered_step
+
+
+def drawing(step: StepFunction) -> StepFunction:
+    """Return a step function of an only replica that draws by `same_random` what several draw."""
+
+    def drawing_step(batch: Any) -> Any:
+        rows = row_count(batch)
+        with drawing_for(BatchRows(0, 1, rows, rows, constant_rows(batch))):
+            return step(batch)
+
+    return drawing_step
+
+
+def _contiguous(data: Any, batch: Any, rows: StepRows) -> BatchRows | None:
+    """Return which rows of a global batch a replica has, None for all of a batch of its own."""
+    if data is batch:
+        return None
+    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+    first = -(-tf.cast(replica, tf.int64) * rows.global_rows // rows.replicas)
+    return BatchRows(first, 1, rows.local_rows, rows.global_rows, constant_rows(data))
 
 
 class StatisticsAverager:
