@@ -32,6 +32,7 @@ _DEFAULTS = {
     # The host imports TensorFlow before the trainer could set these (see its task.py).
     "GCS_READ_CACHE_BLOCK_SIZE_MB": "4",
     "GCS_READ_CACHE_MAX_SIZE_MB": "256",
+    "PYTHONHASHSEED": "0",  # sets have one order in all tasks, and after a restart
     "PYTHONUNBUFFERED": "1",
 }
 

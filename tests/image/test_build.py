@@ -102,7 +102,12 @@ WITH_RDMA = Cluster(Pool(Machine("a4-highgpu-8g", "NVIDIA_B200", 8)))
 VARIABLES = [
     f"PATH=/usr/local/nvidia/bin:/opt/python/bin:{base_image.PATH}",
     *("LANG=C.UTF-8", "PYTHON_VERSION=3.11.2", f"LD_LIBRARY_PATH={FOLDERS}:/own/lib", *OWN),
-    *("PYTHONUNBUFFERED=1", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_ROOT_USER_ACTION=ignore"),
+    *(
+        "PYTHONUNBUFFERED=1",
+        "PYTHONHASHSEED=0",
+        "PIP_DISABLE_PIP_VERSION_CHECK=1",
+        "PIP_ROOT_USER_ACTION=ignore",
+    ),
 ]
 
 

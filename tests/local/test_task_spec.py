@@ -62,6 +62,12 @@ def test_tasks_reach_each_other_without_a_proxy(
         assert variables.get("NO_PROXY") == given.get("NO_PROXY")
 
 
+def test_sets_have_one_order_in_all_tasks(environment):
+    for program in PROGRAMS:
+        assert environment(program)["PYTHONHASHSEED"] == "0"
+        assert environment(program, PYTHONHASHSEED="7")["PYTHONHASHSEED"] == "7"
+
+
 def test_keras_runs_on_tensorflow_unless_the_job_file_sets_another_backend(environment):
     for program in PROGRAMS[:2]:
         assert environment(program, shell=TORCH)["KERAS_BACKEND"] == "tensorflow"

@@ -111,7 +111,7 @@ class ProcessEnvironment:
             job_dir=self._job_dir,
             metric_file=str(self._metric_file(replica)),
         )
-        common = {"PYTHONUNBUFFERED": "1", **inherited}
+        common = {"PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0", **inherited}
         common["STORAGE_EMULATOR_HOST"] = self._backend.endpoint
         env = {**common, **without_proxy(common), **job_variables}
         folders = [str(Path(sys.executable).parent), env.get("PATH", os.defpath)]

@@ -161,6 +161,21 @@ def test_debug_of_the_launcher_shows_the_traceback(project):
     assert "is not compiled: end it with model.compile(" in result.out
 
 
+def test_rows_that_differ_between_tasks_are_refused_with_the_line(project):
+    project.write(
+        "trainer/data.py",
+        "import numpy as np\n"
+        "def training():\n"
+        "    labels = np.random.default_rng().integers(10, size=60)\n"
+        "    while True:\n"
+        "        yield np.zeros((60, 8, 8, 1)), labels\n",
+    )
+    result = project.local("job", "--", "--steps-per-epoch=2", code=1)
+    problem = "the targets of the first batch of the generator of trainer/data.py differ on chief"
+    assert f"worker:0 | trainer: error: {problem}: all tasks must read the same" in result.text
+    assert "see trainer/data.py, line 3 (no seed)" in result.text
+
+
 def test_damaged_record_is_named_by_the_cluster(project):
     path = project.folder / TRAIN
     data = bytearray(path.read_bytes())

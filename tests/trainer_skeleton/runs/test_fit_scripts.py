@@ -251,6 +251,34 @@ def test_stops_and_kills_leave_the_weights_of_an_undisturbed_run(tensorflow, tmp
     assert_same_weights(calm / "files/chief/model.keras", chiefs / "model.keras", 1e-11)
 
 
+def test_tasks_that_differ_are_refused_with_the_line_to_change(tensorflow, tmp_path):
+    make_project(HERE / "differing_script.py", tmp_path / "project")
+    out = launch(tensorflow, tmp_path / "project").out
+    printed = dict(re.findall(r"^chief +\| ([A-Z][a-z ]+): (.*)$", out, re.MULTILINE))
+    assert re.findall(r"^worker:0 +\| Alone: (.*)$", out, re.MULTILINE) == [printed["Alone"]]
+    script = "differing_script.py, line"
+    for name, problem, line in (
+        ("Unseeded", f"data of fit() ({script} 57) differ on chief and worker:0", "56 (no seed)"),
+        ("Targets", "targets of the first batch of the data of fit()", "56 (no seed)"),
+        ("Sharded", "rows or file names of the data of fit()", "63 (rows of this task only)"),
+        ("Length", "numbers of batches of the data of fit()", "56 (no seed)"),
+        ("Own predictions", "predict() returns the rows of all tasks", "56 (no seed)"),
+    ):
+        assert printed[name].startswith("DataError: ")
+        assert problem in printed[name]
+        assert f"{script} {line}" in printed[name]
+    assert printed["Noise"] == "1"  # other numbers of the same rows are no error
+    # Shards of 13 and 12 rows: each row once, in a global batch of both tasks'.
+    assert float(printed["Own rows"]) == pytest.approx(float(printed["Rows"]), rel=1e-6)
+    assert printed["Alone"].startswith(
+        f"ClusterError: the tasks do different things: chief is at predict() ({script} 71), "
+        f"worker:0 is at evaluate() ({script} 71); "
+    )
+    assert printed["On batch"] == "(40, 1)"
+    assert "chief is at the creation of a model's variables" in printed["Other models"]
+    assert "worker:0 is at load_model()" in printed["Other models"]
+
+
 @pytest.fixture(scope="module")
 def legacy():
     """A Python that has imported what the commands and scripts of tf_keras import."""

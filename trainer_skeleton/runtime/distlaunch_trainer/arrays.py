@@ -13,6 +13,7 @@ from .batch_rows import as_tensor, count_rows, map_tensors, row_reader, tensors_
 from .cluster import Cluster
 from .errors import DataError
 from .example_source import Examples, ExampleSource, InputOptions, class_weighting
+from .same_rows import different_rows, fingerprint
 
 Dataset = tf.data.Dataset
 
@@ -54,6 +55,8 @@ class Arrays(Examples):
                 f"the arrays do not have the same length on all tasks ({cluster.role.name} has "
                 f"{source.examples:,}): give every task the whole data, see trainer/data.py"
             )
+        if not cluster.all_equal(source.fingerprint):
+            raise different_rows("the Arrays differ between the tasks")
         return source
 
 
@@ -71,6 +74,9 @@ class ArraySource(ExampleSource):
             tensors = map_tensors(as_tensor, tuple(parts[: last + 1]))
             self._readers = map_tensors(row_reader, tensors)
             self._weigh = class_weighting(arrays.class_weight)
+            self.fingerprint = fingerprint(
+                tf.nest.flatten(tensors_in(tensors), expand_composites=True)
+            )
             lengths = {int(count_rows(tensor)) for tensor in tensors_in(tensors)}
         self.numbered = numbered
         if len(lengths) > 1:

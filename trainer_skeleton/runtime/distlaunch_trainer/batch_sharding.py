@@ -16,6 +16,7 @@ from .batch_rows import count_rows, take_rows, unpacked
 from .fingerprints import fingerprints
 from .pipeline import Batches
 from .plan import SharedBatchPlan, UnevenBatchPlan
+from .same_rows import RowComparison
 from .user_dataset import BatchSource
 
 Dataset = tf.data.Dataset
@@ -36,6 +37,8 @@ class SharedBatches(Batches):
         Whether all batches have as many rows by their type.
     numbered
         Whether a fingerprint of each row comes with it, for an audit.
+    comparison
+        Compares the first batch with those of other tasks.
     """
 
     def __init__(
@@ -46,11 +49,13 @@ class SharedBatches(Batches):
         *,
         is_regular: bool,
         numbered: bool = False,
+        comparison: RowComparison | None = None,
     ) -> None:
         self._source = source
         self._plan = plan
         self._pass_steps = pass_steps
         self._is_regular = is_regular
+        self._comparison = comparison
         self.numbered = numbered
 
     def _stream(self, replicas: range, first_step: int) -> Dataset:
@@ -62,21 +67,28 @@ class SharedBatches(Batches):
         if self._plan.replicas == 1:
             # Counting the rows is too little work for a thread of its own.
             return stream.map(lambda *data: self._whole(unpacked(data)), synchronous=True)
+        stream = stream.enumerate()
         if len(replicas) == 1:
-            return stream.map(lambda *data: self._part(unpacked(data), replicas[0]))
-        return stream.flat_map(lambda *data: self._parts(unpacked(data), replicas))
+            return stream.map(lambda at, data: self._part(at, data, replicas[0]))
+        return stream.flat_map(lambda at, data: self._parts(at, data, replicas))
+
+    def find_bad_record(self, replicas: range) -> str | None:  # noqa: ARG002
+        """Return how the first batch differs between tasks."""
+        return self._comparison.problem or None if self._comparison else None
 
     def _whole(self, data: Any) -> tuple[Any, ...]:
         rows = count_rows(data)
         return _batch(data, rows, rows, numbered=self.numbered)
 
-    def _parts(self, data: Any, replicas: range) -> Dataset:
+    def _parts(self, position: tf.Tensor, data: Any, replicas: range) -> Dataset:
         return Dataset.range(replicas.start, replicas.stop).map(
-            lambda replica: self._part(data, replica)
+            lambda replica: self._part(position, data, replica)
         )
 
-    def _part(self, data: Any, replica: Any) -> tuple[Any, ...]:
+    def _part(self, position: tf.Tensor, data: Any, replica: Any) -> tuple[Any, ...]:
         total = count_rows(data)
+        if self._comparison:
+            total = self._comparison.after(position, data, total)
         return _batch(
             *_every_nth(data, tf.cast(replica, tf.int64), total, self._plan.replicas),
             total,

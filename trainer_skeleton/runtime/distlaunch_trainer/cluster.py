@@ -22,6 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from .errors import ClusterError
+from .rendezvous import Rendezvous
 
 _TRAINING_TYPES = ("chief", "master", "worker")
 _TYPES = (*_TRAINING_TYPES, "ps", "evaluator")
@@ -231,6 +232,7 @@ class Cluster:
     def __init__(self, role: Role, strategy: tf.distribute.Strategy) -> None:
         self.role = role
         self.strategy = strategy
+        self.rendezvous = Rendezvous(role)
         self.replicas = int(strategy.num_replicas_in_sync)
         self.local_replicas = self.replicas // role.num_workers
         # XLA compiles each step of a TPU for one shape of its batch.

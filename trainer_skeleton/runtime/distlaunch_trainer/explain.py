@@ -171,7 +171,7 @@ def _reason(error: BaseException) -> str:
         )
     if isinstance(error, SyntaxError):
         name = error.filename or "?"
-        path = _project_path(name) or name
+        path = project_path(name) or name
         return f"{type(error).__name__}: {error.msg} ({path}, line {error.lineno})"
     location = _user_location(error) or _operation(error)
     text = str(error)
@@ -217,7 +217,7 @@ def _user_location(error: BaseException) -> str:
     for name, line in reversed(trace + traced):
         if Path(name).is_relative_to(_PACKAGE):
             return ""  # what called the package is not at fault
-        if path := _project_path(name):
+        if path := project_path(name):
             return f" ({path}, line {line})"
     return ""
 
@@ -231,15 +231,28 @@ def user_location(frame: FrameType | None) -> str | None:
         The thread's innermost frame.
     """
     while frame is not None and not Path(frame.f_code.co_filename).is_relative_to(_PACKAGE):
-        if path := _project_path(frame.f_code.co_filename):
+        if path := project_path(frame.f_code.co_filename):
             return f"{path}, line {frame.f_lineno}"
         frame = frame.f_back
     return None
 
 
-def _project_path(name: str) -> Path | None:
+def script_location(frame: FrameType | None) -> str | None:
+    """Return the innermost line of the project among a frame and its callers, None if none is."""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not Path(name).is_relative_to(_PACKAGE) and (path := project_path(name)):
+            return f"{path}, line {frame.f_lineno}"
+        frame = frame.f_back
+    return None
+
+
+def project_path(name: str) -> Path | None:
     """Return a file's path below the project's folder, None for files of installed packages."""
     path, project = Path(name), Path.cwd()
+    if name.startswith("<"):  # of Python itself, or of no file
+        return None
+    path = path if path.is_absolute() else project / path
     if not path.is_relative_to(project) or _INSTALLED & set(path.parts):
         return None
     return path.relative_to(project)

@@ -300,12 +300,21 @@ class FitBatches(keras_trainer.TFEpochIterator):
     distribute: Callable[[FitBatches], tuple[Any, Any]]
 
     def __init__(self, distribute_strategy: Any = None, *args: Any, **options: Any) -> None:
+        self._length = 0  # if it is not that of the data
         theirs = keras_trainer.EpochIterator
         theirs.__init__(self, *args, **options)  # without distributing the data
         self._distribute_strategy = distribute_strategy
         self._distributed_dataset, self.batch_spec = type(self).distribute(self)
         self._iterators = 0
         self._skipped = 0
+
+    def set_length(self, batches: int) -> None:
+        """Set the number of batches of an epoch, in place of the data's."""
+        self._num_batches = self._length = batches
+
+    def reset(self) -> None:
+        super().reset()
+        self._num_batches = self._length or self._num_batches
 
     def position(self, batches: int) -> tuple[int, int | None]:
         """Return where the reading is, for `resume`.

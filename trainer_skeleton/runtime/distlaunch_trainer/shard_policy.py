@@ -18,6 +18,7 @@ from .fingerprints import all_fingerprints
 from .pipeline import Data
 from .plan import SharedBatchPlan, UnevenBatchPlan
 from .report import Report
+from .same_rows import RowComparison, different_rows, facts_of
 from .user_dataset import BatchSource
 
 Dataset = tf.data.Dataset
@@ -180,8 +181,20 @@ class _Sharding:
             plan.steps or pass_steps,
             is_regular=is_regular,
             numbered=self._numbered,
+            comparison=self._comparison(report),
         )
         return Data(batches, plan, self._description)
+
+    def _comparison(self, report: Report) -> RowComparison | None:
+        """Refuse a data set that begins with other rows on other tasks; compare first batches."""
+        role = self._cluster.role
+        if role.num_workers == 1:
+            return None
+        what = f"the {self._source.kind} of trainer/data.py"
+        facts = facts_of(self._source.one_pass)
+        if not self._cluster.all_equal(int(facts.sources, 16)):
+            raise different_rows(f"{what} differ between the tasks")
+        return RowComparison(self._cluster.rendezvous, report.warn, facts, what)
 
     def by_task(self, policy: str, *, is_regular: bool) -> tuple[Data | None, str]:
         """Have each task iterate over batches of its own, or return why it cannot."""

@@ -2,7 +2,8 @@
 
 Every task iterates the script's data set as one process would, and takes the rows of its own
 replicas: all rows are read in the same steps as in one process, each by one replica. So the data
-set must yield the same batches on every task.
+set must yield the same batches on every task; a script that shards by itself has batches of its
+own on each.
 """
 
 from __future__ import annotations
@@ -12,12 +13,19 @@ from typing import Any
 import tensorflow as tf
 
 from distlaunch_trainer.losses import StepRows
+from distlaunch_trainer.same_rows import RowComparison
 
 ROWS, GLOBAL_ROWS, MAY_BE_EMPTY, DATA = "rows", "global_rows", "may_be_empty", "distlaunch_data"
+OF_TASK = "of_task"
 
 
 def split_batches(
-    dataset: tf.data.Dataset, replicas: int, replica_ids: range, *, least_rows: int = 0
+    dataset: tf.data.Dataset,
+    replicas: int,
+    replica_ids: range,
+    *,
+    least_rows: int = 0,
+    comparison: RowComparison | None = None,
 ) -> tf.data.Dataset:
     """Return the parts of a data set's batches that belong to the replicas of a task.
 
@@ -34,6 +42,8 @@ def split_batches(
         The replicas to return batches for, numbered over the cluster.
     least_rows
         Rows that every batch has at least.
+    comparison
+        Compares the first batch with those of other tasks.
 
     Returns
     -------
@@ -44,18 +54,61 @@ def split_batches(
     """
     may_be_empty = least_rows < replicas
 
-    def split(*elements: Any) -> Any:
-        data = elements[0] if len(elements) == 1 else elements
+    def split(position: tf.Tensor, data: Any) -> Any:
         total = row_count(data)
+        if comparison:
+            total = comparison.after(position, data, total)
         parts = [_part(data, total, replica, replicas) for replica in replica_ids]
         for part in parts if may_be_empty else ():
             part[MAY_BE_EMPTY] = tf.constant(True)
         return tuple(parts)
 
-    parts = dataset.map(
+    parts = dataset.enumerate().map(
         tf.autograph.experimental.do_not_convert(split), num_parallel_calls=tf.data.AUTOTUNE
     )
     return parts.prefetch(tf.data.AUTOTUNE)
+
+
+def own_batches(dataset: tf.data.Dataset, local_replicas: int, idle: int) -> tf.data.Dataset:
+    """Return the parts of a task's own batches, one for each of its replicas.
+
+    A step's global batch consists of the batches of all tasks.
+
+    Parameters
+    ----------
+    dataset
+        Batches of this task alone.
+    local_replicas
+        Number of replicas of this task.
+    idle
+        Steps without rows at the end, in which other tasks have batches.
+
+    Returns
+    -------
+    tf.data.Dataset
+        Elements for `unpack_batch`.
+    """
+
+    def mark(*parts: Any) -> Any:
+        return tuple(part | {OF_TASK: tf.constant(True)} for part in parts)
+
+    def without_rows(*parts: Any) -> Any:
+        return tuple(
+            part
+            | {
+                ROWS: tf.zeros_like(part[ROWS]),
+                DATA: tf.nest.map_structure(lambda value: _slice(value, 0, 1), part[DATA]),
+            }
+            for part in parts
+        )
+
+    parts = split_batches(dataset, local_replicas, range(local_replicas)).map(mark)
+    return parts.concatenate(parts.take(1).map(without_rows).repeat(idle)) if idle else parts
+
+
+def are_parts(batch: Any) -> bool:
+    """Return whether `split_batches` or `own_batches` made an element."""
+    return isinstance(batch, tuple) and isinstance(batch[0], dict) and DATA in batch[0]
 
 
 def unpack_batch(batch: Any) -> tuple[Any, StepRows]:
@@ -66,10 +119,13 @@ def unpack_batch(batch: Any) -> tuple[Any, StepRows]:
     """
     context = tf.distribute.get_replica_context()
     replicas = context.num_replicas_in_sync
-    if isinstance(batch, tuple) and isinstance(batch[0], dict) and DATA in batch[0]:
+    if are_parts(batch):
         part = batch[int(tf.get_static_value(context.replica_id_in_sync_group)) % len(batch)]
-        rows = part[ROWS], part[GLOBAL_ROWS]
-        return part[DATA], StepRows(*rows, replicas, may_be_empty=MAY_BE_EMPTY in part)
+        total = part[GLOBAL_ROWS]
+        if OF_TASK in part:
+            # identity() has a device, which an iterator's element lacks.
+            total = context.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(part[ROWS]))
+        return part[DATA], StepRows(part[ROWS], total, replicas, MAY_BE_EMPTY in part)
     own = row_count(batch)
     total = context.all_reduce(tf.distribute.ReduceOp.SUM, own)
     return batch, StepRows(own, total, replicas, may_be_empty=False)

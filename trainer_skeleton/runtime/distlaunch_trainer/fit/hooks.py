@@ -14,8 +14,9 @@ from distlaunch_trainer.model_build import build_model
 from distlaunch_trainer.model_state import find_optimizers
 
 from . import weighting
-from .batches import data_spec, split_batches
+from .batches import data_spec
 from .session import FitData, Session
+from .shared_data import distribute
 
 
 def install(cluster: Cluster, session: Session) -> None:
@@ -52,8 +53,15 @@ def _distribute(
     spec = data_spec(dataset)
     if cluster.replicas == 1:
         return dataset, spec
-    least = _least_rows(adapter)
-    return split_batches(dataset, cluster.replicas, cluster.replica_ids, least_rows=least), spec
+    parts = distribute(
+        batches,
+        dataset,
+        cluster,
+        session,
+        are_arrays=_examples(adapter) is not None,
+        least_rows=_least_rows(adapter),
+    )
+    return parts, spec
 
 
 def _build(model: keras.Model, batch: Any, session: Session) -> None:

@@ -108,6 +108,7 @@ class Progress(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         session = self._session
+        session.rendezvous.meet(f"the end of epoch {epoch + 1} of fit()")
         self._end_training()
         session.average_statistics(self.model)
         results = {name: np.asarray(value, float).tolist() for name, value in (logs or {}).items()}

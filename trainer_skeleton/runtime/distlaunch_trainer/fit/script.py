@@ -91,6 +91,7 @@ def run_script(options: argparse.Namespace) -> None:
         report.log(note.format(replicas=cluster.replicas))
     with redirected_writes(library) if not role.is_chief else contextlib.nullcontext():
         _run(options.script, options.args)
+        session.rendezvous.meet("the end of the script")
         # In its scope, the chief could not save alone.
         tf.distribute.experimental_set_strategy(None)
         results = _finish(session, folders, role)

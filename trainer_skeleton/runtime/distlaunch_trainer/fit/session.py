@@ -15,8 +15,11 @@ import tensorflow as tf
 from distlaunch_trainer import keras_compat
 from distlaunch_trainer.callbacks import append_to_logs
 from distlaunch_trainer.cluster import Cluster
+from distlaunch_trainer.errors import DataError
 from distlaunch_trainer.model_files import save_model
+from distlaunch_trainer.rendezvous import LOADING
 from distlaunch_trainer.report import Report
+from distlaunch_trainer.same_rows import RowComparison
 from distlaunch_trainer.stop_signal import StopSignal
 from distlaunch_trainer.storage import make_folder
 from distlaunch_trainer.strategy import check_same_strategy
@@ -68,6 +71,12 @@ class Session:
         The training data of the last call.
     epoch
         The epoch that runs, from 0.
+    rendezvous
+        The places of the script that all tasks come to.
+    call
+        The call that runs, for messages: ``fit() (train.py, line 30)``.
+    comparison
+        The last comparison of a data set between the tasks.
     """
 
     def __init__(
@@ -90,6 +99,9 @@ class Session:
         self.must_build = cluster.replicas > 1
         self.is_training = False
         self.epoch = 0
+        self.rendezvous = cluster.rendezvous
+        self.call = ""
+        self.comparison: RowComparison | None = None
         self._is_seeded = False
         self._checkpoints_dir = checkpoints_dir
         self._calls = 0
@@ -108,6 +120,9 @@ class Session:
         model.fit = intercepted(model.fit, self._fit)
         for name in ("evaluate", "predict"):
             setattr(model, name, intercepted(getattr(model, name), self._evaluate))
+        load = intercepted(keras.saving.load_model, self._load)
+        keras.saving.load_model = keras.models.load_model = load
+        self.rendezvous.watch_variables(self.cluster.strategy)
 
     def save_model(self, folder: str) -> list[str]:
         """Write the model that was trained last, on the chief; return the names of the files."""
@@ -143,6 +158,7 @@ class Session:
         check_same_strategy(values["self"], self.cluster.strategy, "fit()")
         set_verbosity(values, is_chief=self.cluster.role.is_chief)
         self._calls += 1
+        self._meet("fit()")
         backup = Backup(self._checkpoints_dir, self._calls, self.cluster, self.report)
         saved = backup.load()
         self.must_build = self.cluster.replicas > 1 or saved is not None
@@ -163,14 +179,32 @@ class Session:
             values["callbacks"] = [*callbacks, *history, progress]
         self.is_training = True
         try:
-            return function(*arguments.args, **arguments.kwargs)
+            return self._run(function, arguments)
         finally:
             self.is_training = False
             self.stop.end_at_once()
+
+    def _load(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
+        if tf.distribute.has_strategy():  # creates its variables on all tasks together
+            self._meet(LOADING)
+        return function(*arguments.args, **arguments.kwargs)
+
+    def _meet(self, action: str) -> None:
+        """Wait until all tasks make this call."""
+        self.call = self.rendezvous.meet(action)
 
     def _evaluate(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
         model = arguments.arguments["self"]
         check_same_strategy(model, self.cluster.strategy, f"{function.__name__}()")
         set_verbosity(arguments.arguments, is_chief=self.cluster.role.is_chief)
+        self._meet(f"{function.__name__}()")
         self.average_statistics(model)
-        return function(*arguments.args, **arguments.kwargs)
+        return self._run(function, arguments)
+
+    def _run(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
+        try:
+            return function(*arguments.args, **arguments.kwargs)
+        except tf.errors.OpError as error:
+            if self.comparison and self.comparison.problem:
+                raise DataError(self.comparison.problem) from error
+            raise

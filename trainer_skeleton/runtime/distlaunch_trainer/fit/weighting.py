@@ -23,7 +23,7 @@ from distlaunch_trainer.normalization import BatchNormalizations
 from distlaunch_trainer.optimizer import use_cross_replica_cond
 from distlaunch_trainer.same_random import BatchRows, constant_rows, drawing_for
 
-from .batches import row_count, unpack_batch
+from .batches import OF_TASK, are_parts, row_count, unpack_batch
 
 StepFunction = Callable[[Any], Any]
 
@@ -71,11 +71,11 @@ def gathered(step: StepFunction) -> StepFunction:
     """Return a step function that returns the predictions of all replicas, in the rows' order."""
 
     def gathered_step(batch: Any) -> Any:
+        if not are_parts(batch):  # predict_on_batch(): every replica has all rows, on one task too
+            return step(batch)
         data, rows = unpack_batch(batch)
         with drawing_for(_contiguous(data, batch, rows)):
             outputs = step(data)
-        if data is batch:  # as in predict_on_batch(): every replica has all rows
-            return outputs
         return tf.nest.map_structure(lambda output: _gather(output[: rows.local_rows]), outputs)
 
     return gathered_step
@@ -94,7 +94,7 @@ def drawing(step: StepFunction) -> StepFunction:
 
 def _contiguous(data: Any, batch: Any, rows: StepRows) -> BatchRows | None:
     """Return which rows of a global batch a replica has, None for all of a batch of its own."""
-    if data is batch:
+    if not are_parts(batch) or OF_TASK in batch[0]:
         return None
     replica = tf.distribute.get_replica_context().replica_id_in_sync_group
     first = -(-tf.cast(replica, tf.int64) * rows.global_rows // rows.replicas)
