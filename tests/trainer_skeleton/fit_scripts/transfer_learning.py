@@ -27,9 +27,12 @@ base_model = keras.Sequential(
 base_model.trainable = False
 
 inputs = keras.Input(shape=(16, 16, 3))
-x = layers.Rescaling(scale=2.0)(inputs)
+x = layers.RandomFlip("horizontal")(inputs)
+x = layers.RandomRotation(0.1)(x)
+x = layers.Rescaling(scale=2.0)(x)
 x = base_model(x, training=False)
 x = layers.GlobalAveragePooling2D()(x)
+x = layers.Dropout(0.2)(x)
 outputs = layers.Dense(1)(x)
 model = keras.Model(inputs, outputs)
 
