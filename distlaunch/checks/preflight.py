@@ -17,7 +17,14 @@ from distlaunch.checks import (
     trainer,
 )
 from distlaunch.checks.problem import error, warning
-from distlaunch.checks.project import bundled_trainer, gpus, image_runtime, imports, requirements
+from distlaunch.checks.project import (
+    bundled_trainer,
+    fit_calls,
+    gpus,
+    image_runtime,
+    imports,
+    requirements,
+)
 from distlaunch.checks.report import Report
 from distlaunch.checks.request_view import job_request
 from distlaunch.errors import GoogleError, ImageError, JobFileError
@@ -178,7 +185,9 @@ def project_problems(
     job = order.job
     listed = requirements.load_requirements(job, order.folder, runtime)
     if files is not None:
-        start = imports.script_module(job.script) if job.script else job.module
+        start = job.script_module or job.module
+        if job.script:
+            start = imports.script_module(job.script)
         starts = [start, f"{start}.__main__"]
         if bundled:
             starts += [f"{bundled.package}.{name}" for name in ("model", "data")]
@@ -189,12 +198,7 @@ def project_problems(
         yield from imports.syntax_problems(code)
         yield from image_runtime.trainer_problems(runtime, order.folder, files, job.main[0])
         if "PYTHONPATH" not in job.env and runtime.own is None:
-            if job.script:
-                yield from imports.script_problems(code, job.script)
-            else:
-                yield from imports.module_problems(code, job.module)
-            if "/" not in (job.script or ""):  # a script imports from its own folder
-                yield from imports.import_problems(code)
+            yield from _start_problems(order, request, code, is_bundled=bundled is not None)
     if runtime.own:
         yield from image_runtime.ignored_settings(runtime.own, job)
     if runtime.own is None or runtime.own.names(listed.file):
@@ -202,6 +206,23 @@ def project_problems(
     yield from gpus.build_problems(listed, request)
     if bundled:
         yield from bundled_trainer.problems(bundled, job, request, listed, order.folder)
+
+
+def _start_problems(
+    order: LaunchRequest, request: JobRequest, code: imports.ProjectCode, *, is_bundled: bool
+) -> Iterator[Problem]:
+    """Yield why the program would not start, or would not train on all tasks."""
+    job = order.job
+    if job.script:
+        yield from imports.script_problems(code, job.script)
+    elif job.script_module:
+        yield from imports.module_problems(code, job.script_module, "script_module")
+    else:
+        yield from imports.module_problems(code, job.module, "module")
+        if not is_bundled:
+            yield from fit_calls.fit_problems(order.folder, job.module, request)
+    if "/" not in (job.script or ""):  # a script imports from its own folder
+        yield from imports.import_problems(code)
 
 
 def _sorted(problems: Iterable[Problem]) -> tuple[Problem, ...]:
@@ -256,7 +277,8 @@ def _refusal(line: str) -> Problem:
     location, colon, message = text.partition(": ")
     if not colon or " " in location:
         location, message = "image", text
-    code = f"{location}-missing" if location in {"module", "script"} else "image-refused"
+    missing = {"module": "module", "script": "script", "script_module": "module"}
+    code = f"{missing[location]}-missing" if location in missing else "image-refused"
     return error(code, location, message, remedy or "fix it, or name an image with --image")
 
 

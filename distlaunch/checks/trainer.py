@@ -55,7 +55,7 @@ def find_trainer(order: LaunchRequest) -> Trainer | None:
     """Return the program if it uses the trainer package, None if it is another one."""
     arguments = _program_arguments(order.job)
     package, _, name = order.job.module.rpartition(".")
-    if arguments is None or not package or order.job.script:
+    if arguments is None or not package or order.job.is_script:
         return None
     folder = order.folder.joinpath(*package.split("."))
     task = folder / f"{name}.py"

@@ -15,6 +15,7 @@ from distlaunch.errors import UsageError
 from distlaunch.exit_codes import EXIT_ERROR
 
 if TYPE_CHECKING:
+    from distlaunch.checks.project.fit_calls import PythonProgram
     from distlaunch.cli import Settings
     from distlaunch.job.model import Job
     from distlaunch.local.job_folder import JobFolder
@@ -132,6 +133,7 @@ def _run(
 ) -> int:
     """Run the job, show its events and return the exit code."""
     from distlaunch.checks.data import record
+    from distlaunch.checks.project.fit_calls import FIT_ALONE
     from distlaunch.local.host_resources import this_machine
     from distlaunch.local.run_spec import Module
     from distlaunch.local.runner import Runner
@@ -148,6 +150,9 @@ def _run(
         machine = this_machine(order.env).describe()
         cluster = f"{order.cluster.describe()} on this machine ({machine})"
         view.handle(Notice(f"{cluster} · job folder {folder.job_dir}"))
+        alone = _program_of_one_task(order)
+        if alone and (call := alone.fit_call()):
+            view.handle(Notice(f"{call}: {FIT_ALONE}; {_remedy(alone)}", "warning"))
         run = start_record(order, job, machine)
         code = EXIT_ERROR
         try:
@@ -156,12 +161,38 @@ def _run(
         finally:
             end_record(run, folder.path, code)
         if outcome.code == 0:
+            if alone and not outcome.has_cluster:
+                count = sum(task.is_training for task in order.cluster.tasks())
+                text = f"no task listened at its address of TF_CONFIG: {count} tasks ran apart"
+                view.handle(
+                    Notice(f"{text}, each with a model of its own; {_remedy(alone)}", "warning")
+                )
             summary = folder.summary() if folder.summary_version() != before else None
             if summary:
                 record.save(order.work_dir, source, source_hash, summary)
             with suppress(BrokenPipeError):  # the job has succeeded, even if stdout is closed
                 view.summarise(summary, logs=str(folder.logs_dir))
         return _audit(outcome, view, as_json=as_json) if order.audit else outcome.code
+
+
+def _program_of_one_task(order: RunSpec) -> PythonProgram | None:
+    """Return the program of several tasks if it does not use the trainer package."""
+    from distlaunch.checks.project.fit_calls import PythonProgram
+    from distlaunch.job.model import FIT_MODULE
+    from distlaunch.local.run_spec import Command, Module
+
+    if sum(task.is_training for task in order.cluster.tasks()) < 2:
+        return None
+    match order.program:
+        case Module(name) if name != FIT_MODULE:
+            return PythonProgram.of_module(order.work_dir, name)
+        case Command(words):
+            return PythonProgram.of_words(order.work_dir, words)
+    return None
+
+
+def _remedy(program: PythonProgram) -> str:
+    return f"'{program.remedy}' in distlaunch.yaml trains one model on all tasks"
 
 
 def _audit(outcome: Outcome, view: ProgressView, *, as_json: bool) -> int:

@@ -79,7 +79,7 @@ def plan_variants(
     """
     check_no_job_dir(words)
     tasks = _tasks(job, compare)
-    program = is_program(words) or job is None or job.script is not None
+    program = is_program(words) or job is None or job.is_script
     if program and (FIT in tasks or batch_sizes):
         option = "--batch-sizes" if batch_sizes else "--compare fit"
         what = "a program after '--'" if is_program(words) else "a script with fit()"

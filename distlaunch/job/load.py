@@ -254,9 +254,13 @@ def _to_job(path: Path, document: SourceMap, full_job: Job | None = None) -> Job
     """
     section, problems = validate(document, JobSection)
     job = Job(**dict(section)) if section else None
-    if document.data.get("script") is not None and "module" in document.data:
-        message = "script: expected either module or script, got both; remove one"
-        problems.append(YamlProblem(document.location(("script",), of_key=True), message))
+    programs = [key for key in ("script", "script_module") if document.data.get(key) is not None]
+    programs += [key for key in ("module",) if key in document.data]
+    if len(programs) > 1:
+        key = programs[0]
+        got = "both" if len(programs) == 2 else "all"
+        message = f"{key}: expected one of module, script and script_module, got {got}; remove one"
+        problems.append(YamlProblem(document.location((key,), of_key=True), message))
     if isinstance(document.data.get("vertex"), dict) and document.data["vertex"]:
         from distlaunch.job.vertex.passthrough import merge_passthrough
 

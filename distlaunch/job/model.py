@@ -23,6 +23,7 @@ DEFAULT_BASE = "python:3.12.12-slim-bookworm"
 DEFAULT_REQUIREMENTS = "requirements.txt"
 
 LONGEST_NAME = 63  # characters in a label's value
+DEFAULT_MODULE = "trainer.task"
 FIT_MODULE = "distlaunch_trainer.fit"  # runs a script that calls Keras's fit()
 JOB_NAME = r"[a-z][a-z0-9_-]{0,62}"
 _TASK_NAME = re.compile(r"(worker|ps|evaluator):(0|[1-9][0-9]*)", re.ASCII)
@@ -248,15 +249,15 @@ class Tuning:
 class Job:
     """What to run and where.
 
-    The program, ``python -m MODULE ARGS``, or the `script` with args under the trainer package's
-    `fit`, writes to BUCKET/NAME/JOB_ID. `vertex` is any other
-    field of Google's CustomJob (HyperparameterTuningJob for a tuned job), in Google's JSON names;
-    the fields of this class override it.
+    The program, ``python -m MODULE ARGS``, or the `script` or `script_module` with args under the
+    trainer package's `fit`, writes to BUCKET/NAME/JOB_ID. `vertex` is any other field of Google's
+    CustomJob (HyperparameterTuningJob for a tuned job), in Google's JSON names; the fields of this
+    class override it.
     """
 
     name: str
     cluster: Cluster
-    module: str = "trainer.task"
+    module: str = DEFAULT_MODULE
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     project: str | None = None
@@ -274,11 +275,26 @@ class Job:
     tuning: Tuning | None = None
     vertex: Mapping[str, Any] = field(default_factory=dict)
     script: str | None = None  # in place of `module`; relative to the project
+    script_module: str | None = None  # likewise; run as ``python -m``
 
     @property
     def main(self) -> tuple[str, ...]:
         """What follows ``python -m``, before the args."""
-        return (FIT_MODULE, self.script) if self.script else (self.module,)
+        return main_words(self.module, self.script, self.script_module)
+
+    @property
+    def is_script(self) -> bool:
+        """Whether the program calls Keras's fit(), under the trainer package's `fit`."""
+        return bool(self.script or self.script_module)
+
+
+def main_words(
+    module: str = DEFAULT_MODULE, script: str | None = None, script_module: str | None = None
+) -> tuple[str, ...]:
+    """Return what follows ``python -m``, before the args, by the keys of the job file."""
+    if script:
+        return (FIT_MODULE, script)
+    return (FIT_MODULE, "-m", script_module) if script_module else (module,)
 
 
 def project_name(text: str) -> str:

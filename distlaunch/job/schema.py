@@ -359,6 +359,7 @@ class JobSection(Section):
     bucket: Bucket | None = None
     module: ModuleName = "trainer.task"
     script: ScriptPath | None = None
+    script_module: ModuleName | None = None
     args: Annotated[tuple[Text, ...] | None, or_default(tuple)] = None
     image: Annotated[ImageSection | None, or_default(dict)] = None
     cluster: ClusterSection

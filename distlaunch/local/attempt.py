@@ -13,6 +13,7 @@ from distlaunch.errors import DistlaunchError, OutputError
 from distlaunch.local.host_process import HostProcess
 from distlaunch.local.output import EventFile, TaskOutput
 from distlaunch.local.policy import Ended, Policy, Stopped
+from distlaunch.local.ports import is_any_listening
 from distlaunch.ui.events import Notice, TaskChanged, TaskLines, Trained, Waiting
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Attempt:
         self._signals = signals
         self._started_at: float | None = None
         self._next_tick = 0.0
+        self.has_cluster = False  # whether a task has ever listened at its port
         self.output_problem: BrokenPipeError | OutputError | None = None
         self._events = {task: EventFile(event_path(folder, task)) for task in plans}
         self._group = HostProcess(list(plans.values()), env=env, host_log=folder / "host.log")
@@ -149,6 +151,8 @@ class Attempt:
         if now < self._next_tick:
             return
         self._next_tick = now + _TICK
+        if self._started_at is not None and not self.has_cluster:
+            self.has_cluster = is_any_listening(self._ports.numbers)
         for task, events in self._events.items():
             for event in events.poll():
                 self._handle_event(task, event, now)
@@ -163,7 +167,14 @@ class Attempt:
         step = event.get("step")
         if isinstance(step, int):
             self._inject(step=step)
-        self._report(Trained(str(task), event))
+        self._record(task, event)
+
+    def _record(self, task: Task, event: Mapping[str, Any]) -> None:
+        """Write a traceback into the task's log, as it has printed the reason; report the rest."""
+        if event["event"] == "error":
+            self.outputs[task].add_to_log(f"{event.get('traceback')}\n")
+        else:
+            self._report(Trained(str(task), event))
 
     def _inject(self, step: int = -1, seconds: float = -1.0) -> None:
         """Let the faults happen whose time has come."""
@@ -211,7 +222,9 @@ class Attempt:
                 output.finish()
             for task, events in self._events.items():
                 for event in events.rest():
-                    self._report(Trained(str(task), event))
+                    self._record(task, event)
+            for output in self.outputs.values():
+                output.close()
 
 
 def _stem(task: Task) -> str:

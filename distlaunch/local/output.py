@@ -117,8 +117,15 @@ class TaskOutput:
         while self.read():
             pass
         self._show(self._lines.close())
-        self._log.close()
         os.close(self._descriptor)
+
+    def add_to_log(self, text: str) -> None:
+        """Write into the log what the task did not print."""
+        self._record(text.encode("utf-8", "replace"))
+
+    def close(self) -> None:
+        """Close the log."""
+        self._log.close()
 
     def last_lines(self) -> str:
         """Return the last lines that were shown."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from distlaunch.errors import DistlaunchError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from typing_extensions import Self
 
 HOST = "127.0.0.1"
@@ -18,6 +20,8 @@ HOST = "127.0.0.1"
 _LOWEST = 10_000
 _DEFAULT_FIRST_EPHEMERAL = 32_768
 _TRIES = 1_000  # beyond as many as there are to be
+_LISTEN = "0A"  # in the tables of the system
+_TCP_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
@@ -73,6 +77,15 @@ class HeldPorts:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def is_any_listening(ports: Collection[int]) -> bool:
+    """Whether a process listens on one of the ports, True where the system does not list them."""
+    tables = [table.read_text().splitlines()[1:] for table in _TCP_TABLES if table.exists()]
+    wanted = {f":{port:04X}" for port in ports}
+    fields = (line.split()[1:4] for lines in tables for line in lines)
+    is_found = any(state == _LISTEN and local[-5:] in wanted for local, _, state in fields)
+    return is_found or not tables
 
 
 def is_taken(port: int) -> bool:

@@ -40,14 +40,16 @@ _PORT_TROUBLE = 2.0 * PEER_TIMEOUT  # seconds; what fails later does not fail fo
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job ended: its exit code, and the event files of each attempt's training tasks.
+    """How a job ended.
 
     The code is 0 when the primary task is done, otherwise the first failing task's own; 128 + n for
-    signal n, 130 after Ctrl-C, 143 after SIGTERM.
+    signal n, 130 after Ctrl-C, 143 after SIGTERM. `event_files` are those of each attempt's
+    training tasks, and `has_cluster` is whether a task has listened at its address of TF_CONFIG.
     """
 
     code: int
     event_files: tuple[Mapping[str, Path], ...] = ()
+    has_cluster: bool = True
 
 
 class Runner:
@@ -61,6 +63,7 @@ class Runner:
         self._faults = list(spec.faults)
         self._restarts = 0
         self._new_ports_left = _NEW_PORTS
+        self._has_cluster = False
 
     def run(self) -> Outcome:
         """Run the job and return how it ended.
@@ -93,7 +96,7 @@ class Runner:
                 training = [task for task in self._tasks if task.is_training]
                 event_files.append({str(task): event_path(folder, task) for task in training})
                 code = self._run_attempt(folder, signals)
-        return Outcome(code, tuple(event_files))
+        return Outcome(code, tuple(event_files), self._has_cluster)
 
     def _notify(self, text: str, level: Level = "info") -> None:
         self._view.handle(Notice(text, level))
@@ -140,6 +143,7 @@ class Runner:
                 can_restart=self._restarts < self._spec.restarts,
             )
             verdict = attempt.run()
+        self._has_cluster = self._has_cluster or attempt.has_cluster
         self._raise_if_output_lost(verdict, attempt)
         if isinstance(verdict, Done):
             return 0

@@ -189,12 +189,14 @@ def _included(job: Job, folder: Path) -> list[str]:
 def _package(job: Job, folder: Path) -> str:
     if job.script:
         return _inner(folder, job.script, "script").partition("/")[0]
-    name = job.module.partition(".")[0]
+    module = job.script_module or job.module
+    name = module.partition(".")[0]
     for path in (name, f"{name}.py"):
         if (folder / path).exists():
             return path
+    key = "script_module" if job.script_module else "module"
     raise ImageError(
-        f"module: {job.module}: neither the folder {name} nor {name}.py is in {folder}; name the "
+        f"{key}: {module}: neither the folder {name} nor {name}.py is in {folder}; name the "
         "program's module, or the folder that it lies in with image.include"
     )
 

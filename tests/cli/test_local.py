@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from distlaunch.checks.project.fit_calls import FIT_ALONE
 from distlaunch.cli import main
 
 JOB = """\
@@ -142,6 +143,32 @@ def test_program_without_a_project(local, tmp_path):
     assert content["env"]["AIP_MODEL_DIR"] == f"{folder}/model/"
     assert content["env"]["CLOUD_ML_JOB_ID"] == folder.name
     assert json.loads(content["env"]["TF_CONFIG"])["task"]["type"] == "worker"
+
+
+PLAIN_FIT = """
+import json, os, socket, sys, time
+if False:
+    import keras
+    model.fit(data)
+if sys.argv[1:] == ["listen"]:
+    config = json.loads(os.environ["TF_CONFIG"])
+    host, port = config["cluster"]["chief"][0].split(":")
+    if config["task"]["type"] == "chief":
+        server = socket.create_server((host, int(port)))
+    time.sleep(0.5)
+"""
+
+
+def test_tasks_that_train_apart_are_warned_of(local, tmp_path):
+    (tmp_path / "plain.py").write_text(PLAIN_FIT)
+    remedy = "'script: plain.py' in distlaunch.yaml trains one model on all tasks"
+    suggested = f"plain.py:5: {FIT_ALONE}; {remedy}"
+    apart = f"2 tasks ran apart, each with a model of its own; {remedy}"
+    for words, expected in {"": [True, True], " listen": [True, False]}.items():
+        done = local(f"--workers 2 -- python plain.py{words}")
+        assert done.returncode == 0, done.stderr
+        assert [suggested in done.stderr, apart in done.stderr] == expected
+    assert "warning" not in local("--workers 1 -- python plain.py").stderr
 
 
 def test_program_in_a_project_has_its_cluster_and_variables(local, project):

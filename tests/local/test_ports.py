@@ -11,7 +11,7 @@ import pytest
 from distlaunch.cli import main
 from distlaunch.errors import DistlaunchError
 from distlaunch.local import ports, runner
-from distlaunch.local.ports import HeldPorts, is_taken
+from distlaunch.local.ports import HeldPorts, is_any_listening, is_taken
 
 
 def test_held_ports_are_taken_until_they_are_released():
@@ -28,6 +28,17 @@ def test_a_port_is_taken_by_a_server_but_not_by_connections_that_have_just_ended
         with socket.create_connection(address):
             server.accept()[0].close()
     assert not is_taken(address[1])
+
+
+def test_a_server_of_one_of_the_ports_is_seen_but_not_ports_that_are_held():
+    with HeldPorts(2) as held:
+        assert not is_any_listening(held.numbers)
+        held.release()
+        for host in ("127.0.0.1", "::1"):
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            with socket.create_server((host, held.numbers[1]), family=family):
+                assert is_any_listening(held.numbers)
+        assert not is_any_listening(held.numbers)
 
 
 def test_no_other_launcher_gets_released_ports(monkeypatch):

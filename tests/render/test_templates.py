@@ -144,12 +144,20 @@ def test_the_lines_for_gpus_are_those_of_the_document(folder, checkout):
     assert "nvidia" not in dockerfile(JOB, folder)
 
 
-def test_a_script_is_copied_and_run_under_fit(folder):
-    (folder / "train.py").touch()
-    job = replace(JOB, script="train.py")
+@pytest.mark.parametrize(
+    ("keys", "file", "words"),
+    [
+        ({"script": "train.py"}, "train.py", ["train.py"]),
+        ({"script_module": "course.task"}, "course/task.py", ["-m", "course.task"]),
+    ],
+)
+def test_a_script_is_copied_and_run_under_fit(folder, keys, file, words):
+    (folder / file).parent.mkdir(exist_ok=True)
+    (folder / file).touch()
+    job = replace(JOB, **keys)
     (entrypoint,) = instructions(job, folder, "ENTRYPOINT")
-    assert entrypoint.array == ("python", "-m", "distlaunch_trainer.fit", "train.py")
-    assert "train.py" in files_in(job, folder)
+    assert entrypoint.array == ("python", "-m", "distlaunch_trainer.fit", *words)
+    assert file in files_in(job, folder)
     assert recipe(job, folder).wheel
 
 

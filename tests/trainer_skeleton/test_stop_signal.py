@@ -37,6 +37,15 @@ print(before, stop.received)
 """
 
 # In a process that a thread of TensorFlow forks.
+AFTER_TRAINING = """
+be_tensorflow()
+stop = stop_signal.StopSignal()
+stop.defer()
+stop.end_at_once("after it")
+send()
+time.sleep(60)
+"""
+
 IN_A_FORK = """
 children = []
 
@@ -85,10 +94,11 @@ STOPPED_WAITING = (-9, "", "trainer: stopped by a signal while waiting for peers
     ("program", "expected"),
     [
         (DURING_TRAINING, (0, "False True\n", "")),
+        (AFTER_TRAINING, (143, "", "trainer: stopped by a signal after it\n")),
         (IN_A_FORK, (0, "-15\n", "")),
         (WHILE_PEERS_ARE_WAITED_FOR, STOPPED_WAITING),
     ],
-    ids=["during training", "in a fork", "while peers are waited for"],
+    ids=["during training", "after training", "in a fork", "while peers are waited for"],
 )
 def test_sigterm_later(python, program, expected):
     task = python("-W", "ignore", "-c", PREAMBLE + program, peer_watchdog.__file__)

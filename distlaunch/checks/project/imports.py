@@ -211,21 +211,21 @@ class _Finding(NamedTuple):
     is_sure: bool = True
 
 
-def module_problems(project: ProjectCode, module: str) -> Iterator[Problem]:
-    """Yield why ``python -m MODULE`` would not find the program."""
+def module_problems(project: ProjectCode, module: str, key: str) -> Iterator[Problem]:
+    """Yield why ``python -m MODULE`` would not find the program, which `key` names."""
     if module not in project.modules:
         left_out = _left_out(project, module) or _left_out(project, f"{module}.__main__")
         files = [name for name in project.modules if not project.is_package(name)]
         near = did_you_mean(module, files).removeprefix("; ")
         remedy = near or "name the module that 'python -m' is to run, e.g. trainer.task"
         finding = left_out or _Finding(f"no module {module}", remedy, "module-missing")
-        yield error(finding.code, "module", finding.what, finding.remedy)
+        yield error(finding.code, key, finding.what, finding.remedy)
     elif project.is_package(module) and f"{module}.__main__" not in project.modules:
         names = project.names_in(module)
         name = "task" if "task" in names else min(names, default="task")
         what = f"{module} is a package without __main__.py, which Python cannot run"
         remedy = f"name a module in it, e.g. {module}.{name}"
-        yield error("module-missing", "module", what, remedy)
+        yield error("module-missing", key, what, remedy)
 
 
 def script_module(script: str) -> str:

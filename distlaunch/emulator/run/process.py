@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 from distlaunch.emulator.run.job_spec import package_command, storage_path, variables
 from distlaunch.emulator.run.replica_group import ExitStatus, LineWriter
 from distlaunch.emulator.run.supervisor import BOOT
-from distlaunch.job.model import FIT_MODULE
+from distlaunch.job.model import main_words
 from distlaunch.local.ports import HOST, HeldPorts
 from distlaunch.local.task_spec import without_proxy
 
@@ -190,12 +190,10 @@ def _project_main(project_dir: Path) -> tuple[str, ...]:
     """Return what the project's job file has after ``python -m``, or the default."""
     import yaml
 
-    default = "trainer.task"
     try:
         job_file = yaml.safe_load((project_dir / "distlaunch.yaml").read_bytes())
     except (OSError, yaml.YAMLError):
-        return (default,)
-    if not isinstance(job_file, dict):
-        return (default,)
-    script = job_file.get("script")
-    return (FIT_MODULE, str(script)) if script else (str(job_file.get("module", default)),)
+        job_file = None
+    given = job_file if isinstance(job_file, dict) else {}
+    keys = ("module", "script", "script_module")
+    return main_words(**{key: str(given[key]) for key in keys if given.get(key)})

@@ -93,9 +93,13 @@ def test_the_default_command_is_the_project_s_module_without_variables_of_other_
     assert report["env"]["CLOUD_ML_JOB_ID"] == name.rpartition("/")[2]
 
 
-def test_the_default_command_of_a_script_runs_it_under_fit(project):
-    (project / "distlaunch.yaml").write_text("script: train.py")
-    assert _project_main(project) == ("distlaunch_trainer.fit", "train.py")
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [("script: train.py", ["train.py"]), ("script_module: trainer.task", ["-m", "trainer.task"])],
+)
+def test_the_default_command_of_a_script_runs_it_under_fit(project, line, words):
+    (project / "distlaunch.yaml").write_text(line)
+    assert _project_main(project) == ("distlaunch_trainer.fit", *words)
 
 
 def test_a_job_that_expects_gpus_runs_on_cpus_with_one_warning(jobs):

@@ -145,13 +145,17 @@ def test_a_task_with_two_devices_trains_a_script_to_its_own_weights(alone, tenso
 
 
 # Prints the losses of epochs, which depend on the order of the rows; with weights that do not
-# change, those of the first batch of each epoch; and what a layer draws for four rows.
+# change, those of the first batch of each epoch; and what a layer draws for four rows. It begins
+# and ends as scripts for one machine may.
 WITHOUT_SEED = """
+import os
 import keras
 import numpy as np
 import tensorflow as tf
+from .data import x
 
-x = np.arange(24.0)[:, None] / 24
+tf.config.threading.set_intra_op_parallelism_threads(1)
+tf.distribute.OneDeviceStrategy("/cpu:0")
 model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="ones")])
 model.compile(keras.optimizers.SGD(0.5), "mse")
 model.summary()
@@ -178,17 +182,45 @@ for by_keras in (True, False):
     drawing = keras.Sequential([keras.Input((1,)), Draws()])
     drawing.compile()
     print("drawn", *drawing.predict(np.zeros((4, 1))).ravel())
+os.chdir("/")
+raise ValueError("at the end")
 """
 
 
-def test_without_a_seed_epochs_have_other_orders_and_tasks_other_numbers(tensorflow, tmp_path):
-    script = tmp_path / "unseeded.py"
-    script.write_text(WITHOUT_SEED)
-    make_project(script, tmp_path / "project")
+@pytest.fixture(scope="module")
+def package(tensorflow, tmp_path_factory):
+    """Run a package with relative imports on one worker and on two."""
+    folder = tmp_path_factory.mktemp("package")
+    (folder / "course").mkdir()
+    (folder / "course/task.py").write_text(WITHOUT_SEED)
+    (folder / "course/data.py").write_text("import numpy\nx = numpy.arange(24.0)[:, None] / 24\n")
+    (folder / "distlaunch.yaml").write_text(
+        "{name: fit, script_module: course.task, cluster: {chief: {machine: n1-standard-4}}}\n"
+    )
+    jobs = ("1", "2")
+    return folder, [launch(tensorflow, folder, "--workers", job, job=job, code=1) for job in jobs]
+
+
+def test_what_a_script_of_one_machine_sets_up_is_replaced(package):
+    """It prints warnings, and comes to its end."""
+    two = package[1][1]
+    assert "set_intra_op_parallelism_threads() of the script is ignored" in two.text
+    assert "OneDeviceStrategy of the script is MultiWorkerMirroredStrategy" in two.text
+    assert "at the end" in two.text
+
+
+def test_an_error_of_a_script_names_its_line_and_its_traceback_is_in_the_log(package):
+    folder, (_, two) = package
+    line = WITHOUT_SEED.count("\n")
+    assert f"error: ValueError: at the end (course/task.py, line {line})" in two.text
+    assert "Traceback" not in two.text
+    log = (folder / "2/task-logs/attempt-1/chief.log").read_text()
+    assert f'course/task.py", line {line}, in <module>' in log
+
+
+def test_without_a_seed_epochs_have_other_orders_and_tasks_other_numbers(package):
     printed = []
-    for workers in ("1", "2"):
-        options = ("--workers", workers)
-        result = launch(tensorflow, tmp_path / "project", *options, job=workers)
+    for result in package[1]:
         printed.append(re.findall(r"chief +\| (losses .*)", result.out))
         assert result.out.count('| Model: "sequential"') == 1  # on the chief
     assert printed[0] == printed[1] != []

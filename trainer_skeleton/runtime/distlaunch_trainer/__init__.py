@@ -49,7 +49,7 @@ which data flows through them:
 ``parameter_server`` training with parameter servers, on the chief and on their servers
 ``fit``              a finished script that calls ``fit()``, on all tasks
 ``keras_compat``     every private name of Keras that is used
-``report``           events for a launcher, the summary, the chief's output; ``hypertune``: the
+``report``           ``events`` for a launcher, the summary, the chief's output; ``hypertune``: the
                      metrics of a tuning trial
 ``tensorboard``      what is written for TensorBoard; ``utilization``, ``profile``
 ``step_timing``      where the time of steps goes; ``measurements``: what else is measured of them

@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .errors import DataError, ModelError, TrainerError, summarize
+from .errors import DataError, ModelError, TrainerError, TrainingStopped, summarize
 
 _PEERS_FIRST_SECONDS = 5.0
 _LOST_PEER = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
@@ -163,23 +163,56 @@ def _is_of_input(error: tf.errors.OpError) -> bool:
     return isinstance(error, tf.errors.DataLossError) or bool(_INPUT_NODE.search(str(error)))
 
 
-def _reason(error: BaseException) -> str:
+@contextlib.contextmanager
+def script_errors(remedy: Callable[[BaseException], str]) -> Iterator[None]:
+    """Turn an error that ends the user's script into one line with the script's file and line.
+
+    Parameters
+    ----------
+    remedy
+        Returns how to fix an error, "" where that is not known.
+
+    Raises
+    ------
+    TrainerError
+        In place of every exception but ``TrainingStopped`` and the loss of a peer.
+    """
+    project = Path.cwd()  # which the script may leave
+    try:
+        yield
+    except TrainingStopped:
+        raise
+    except Exception as error:
+        if _is_lost_peer(error):
+            raise
+        location = _location(error, project, is_script=True)
+        if isinstance(error, TrainerError):
+            is_named = location.strip(" ()") in str(error)
+            raise type(error)(f"{error}{'' if is_named else location}") from error
+        way_out = remedy(error)
+        raise TrainerError(
+            f"{_reason(error, location)}{': ' if way_out else ''}{way_out}"
+        ) from error
+
+
+def _reason(error: BaseException, location: str | None = None) -> str:
+    location = _user_location(error) if location is None else location
     if isinstance(error, tf.errors.OperatorNotAllowedInGraphError):
         return (
             f"{summarize(error).partition('. ')[0]}: use TensorFlow's operations, or define the "
-            f"function with def in a file, so that AutoGraph converts it{_user_location(error)}"
+            f"function with def in a file, so that AutoGraph converts it{location}"
         )
     if isinstance(error, SyntaxError):
         name = error.filename or "?"
         path = project_path(name) or name
         return f"{type(error).__name__}: {error.msg} ({path}, line {error.lineno})"
-    location = _user_location(error) or _operation(error)
     text = str(error)
     if match := _BAD_NUMBER.search(text):
         output, node = _CHECK_NODE.search(text), match["operation"]
         name = output[1] if output else node
         what = match["values"] or "Infinity or NaN"
-        return f"{what} in the output of {node} ({name}){_user_location(error)}"
+        return f"{what} in the output of {node} ({name}){location}"
+    location = location or _operation(error)
     if match := _ASSERTION.search(summarize(error)):
         parts = (_NODE_NAME.sub("", part).strip() for part in _BRACKETS.findall(match[1]))
         return f"assertion failed: {_joined(parts)}{location}"
@@ -211,13 +244,23 @@ def _operation(error: BaseException) -> str:
 
 def _user_location(error: BaseException) -> str:
     """Return the innermost location of the error in the project's files."""
+    return _location(error, Path.cwd(), is_script=False)
+
+
+def _location(error: BaseException, project: Path, *, is_script: bool) -> str:
+    """Return the innermost location of the error in a project's files.
+
+    What the package raises where the user's code calls it, is an error of a script's line.
+    """
     trace = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
     # The locations of a traced function are in the message.
     traced = re.findall(r'File "([^"\n]+)", line (\d+)', str(error))
     for name, line in reversed(trace + traced):
         if Path(name).is_relative_to(_PACKAGE):
+            if is_script:
+                continue
             return ""  # what called the package is not at fault
-        if path := project_path(name):
+        if path := project_path(name, project):
             return f" ({path}, line {line})"
     return ""
 
@@ -247,9 +290,9 @@ def script_location(frame: FrameType | None) -> str | None:
     return None
 
 
-def project_path(name: str) -> Path | None:
+def project_path(name: str, project: Path | None = None) -> Path | None:
     """Return a file's path below the project's folder, None for files of installed packages."""
-    path, project = Path(name), Path.cwd()
+    path, project = Path(name), project or Path.cwd()
     if name.startswith("<"):  # of Python itself, or of no file
         return None
     path = path if path.is_absolute() else project / path

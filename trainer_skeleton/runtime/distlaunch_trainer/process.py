@@ -9,8 +9,10 @@ import traceback
 from collections.abc import Callable
 
 from . import messages, stop_signal
+from .events import append_event
 
 _CHIEF_FIRST_SECONDS = 5.0
+_LONGEST_TRACEBACK = 100_000
 
 
 def launch(train: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> int:
@@ -80,6 +82,9 @@ def _let_chief_end_first() -> None:
 def _end_with(problem: str, *, debug: bool) -> None:
     """Report a problem and end, without waiting for peers as TensorFlow's own shutdown would."""
     stop_signal.end_if_pending()  # a peer that received a stop signal may be the problem
-    messages.error(problem, trace=traceback.format_exc() if debug else "")
+    trace = traceback.format_exc()
+    if not debug:  # the launcher writes it into the task's log
+        append_event("error", {"traceback": trace[-_LONGEST_TRACEBACK:]})
+    messages.error(problem, trace=trace if debug else "")
     sys.stdout.flush()
     os._exit(1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from . import messages
 from .cluster import Role
 from .errors import StorageError
+from .events import append_event
 from .hypertune import MetricFile
 from .storage import join, read_whole, write_whole
 from .tensorboard import Board
@@ -33,21 +33,13 @@ class Report:
 
     def __init__(self, role: Role, logs_dir: str) -> None:
         self._role = role
-        self._events = os.environ.get("DISTLAUNCH_EVENTS")
         self._metrics = MetricFile()
         self._board = Board(logs_dir)
         self._utilization = Utilization()
 
     def event(self, name: str, **facts: Any) -> None:
         """Append an event; the line is written whole."""
-        if not self._events:
-            return
-        line = json.dumps({"event": name, "time": time.time(), **_plain(facts)}) + "\n"
-        descriptor = os.open(self._events, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            os.write(descriptor, line.encode())
-        finally:
-            os.close(descriptor)
+        append_event(name, _plain(facts))
 
     def log(self, text: str, *, step: int | None = None) -> None:
         """Print a line, on the chief alone."""

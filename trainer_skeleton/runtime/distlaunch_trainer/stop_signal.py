@@ -16,6 +16,7 @@ STOPPED = 143
 """Exit code of a run that was stopped by a signal (128 + SIGTERM)."""
 
 _POLL_SECONDS = 0.1
+_BEFORE = "before the training began"
 
 
 def block() -> None:
@@ -55,6 +56,7 @@ class StopSignal:
     def __init__(self) -> None:
         self.received = False
         self._is_deferred = False
+        self._when = _BEFORE
         signal.signal(signal.SIGTERM, self._handle)
         unblock()
 
@@ -62,17 +64,18 @@ class StopSignal:
         """Only set `received` from now on: the tasks agree on a step to stop at."""
         self._is_deferred = True
 
-    def end_at_once(self) -> None:
-        """End this process on SIGTERM from now on."""
+    def end_at_once(self, when: str) -> None:
+        """End this process on SIGTERM from now on, and print when that was."""
         self._is_deferred = False
+        self._when = when
 
     def _handle(self, *_: object) -> None:
         if not self._is_deferred:
-            _end()
+            _end(self._when)
         self.received = True
 
 
-def _end() -> NoReturn:
+def _end(when: str = _BEFORE) -> NoReturn:
     """End this process, without waiting for peers as TensorFlow's own shutdown would."""
-    os.write(2, b"trainer: stopped by a signal before the training began\n")
+    os.write(2, f"trainer: stopped by a signal {when}\n".encode())
     os._exit(STOPPED)

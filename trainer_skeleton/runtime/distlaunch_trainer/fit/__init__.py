@@ -1,9 +1,12 @@
 """Run a script that calls Keras's ``fit`` on several workers, without changes to the script.
 
-``python -m distlaunch_trainer.fit train.py [ARGS]``. Modules:
+``python -m distlaunch_trainer.fit train.py [ARGS]``, or ``-m trainer.task [ARGS]``. Modules:
 
 ``script``       the cluster, then the script as ``__main__``; the run's events and summary
-``strategy``     the strategy that the script gets, whichever it makes
+``program``      the file or module that is run
+``default_strategy``  the strategy that the script gets, whichever it makes
+``runtime_settings``  what it sets by ``tf.config`` too late
+``remedies``     how to fix what is not for several replicas, or for another TensorFlow
 ``hooks``        Keras's ``fit``, ``evaluate`` and ``predict`` on several replicas
 ``batches``      the rows of each global batch that a replica reads
 ``weighting``    gradients, metrics and logs of uneven batches

@@ -1,4 +1,4 @@
-"""``python -m distlaunch_trainer.fit train.py [ARGS]``."""
+"""``python -m distlaunch_trainer.fit train.py [ARGS]``, or ``-m trainer.task [ARGS]``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import sys
 
 from distlaunch_trainer.process import launch
+
+from .program import LEGACY_KERAS, Program
 
 
 def parser() -> argparse.ArgumentParser:
@@ -41,7 +43,13 @@ def parser() -> argparse.ArgumentParser:
     )
     is_default = bool(os.environ.get("DISTLAUNCH_DEBUG"))
     add("--debug", action="store_true", default=is_default, help="show tracebacks")
-    add("script", help="the Python file to run")
+    add(
+        "-m",
+        dest="module",
+        nargs=argparse.REMAINDER,
+        help="run a module, e.g. trainer.task, as python -m does; its arguments follow",
+    )
+    add("script", nargs="?", help="the Python file to run")
     add("args", nargs=argparse.REMAINDER, help="arguments of the script")
     return options
 
@@ -55,7 +63,13 @@ def main(arguments: list[str] | None = None) -> int:
 
         run_script(options)
 
-    return launch(train, parser().parse_args(arguments))
+    options = parser()
+    parsed = options.parse_args(arguments)
+    if not (parsed.script or parsed.module):
+        options.error("no program: name a Python file, or a module after -m")
+    if (legacy_keras := Program.of(parsed).legacy_keras()) is not None:
+        os.environ[LEGACY_KERAS] = legacy_keras  # which TensorFlow reads before the script runs
+    return launch(train, parsed)
 
 
 if __name__ == "__main__":

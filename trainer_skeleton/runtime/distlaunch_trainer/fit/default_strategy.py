@@ -7,32 +7,56 @@ from typing import Any
 
 import tensorflow as tf
 
+from distlaunch_trainer.errors import ModelError
+
+_REMEDIES = {
+    "ParameterServerStrategy": (
+        "fit() of a script trains without parameter servers: remove the strategy and the servers, "
+        "or use the trainer ('distlaunch init --starter parameter-server')"
+    ),
+    "TPUStrategy": "the tasks of this cluster train on CPUs and GPUs: remove the strategy",
+}
+
 
 def set_strategy(strategy: tf.distribute.Strategy, warn: Callable[[str], None]) -> None:
     """Make a strategy the default one, and the one that a script gets where it makes its own.
 
-    A second MultiWorkerMirroredStrategy of a process cannot be made, and a MirroredStrategy would
-    train every task by itself.
+    A second MultiWorkerMirroredStrategy of a process cannot be made, and a strategy of one machine
+    would train every task by itself.
 
     Parameters
     ----------
     strategy
         The strategy of several replicas.
     warn
-        Is called with a warning if the script makes a strategy of another class.
+        Is called with a warning if the script makes a strategy of another class, once for each.
     """
-    for kind in (tf.distribute.MultiWorkerMirroredStrategy, tf.distribute.MirroredStrategy):
-        _replace_constructor(kind, strategy, warn)
+    names = _strategies()
+    own = next(name for kind, name in names.items() if type(strategy) is kind)
+    warned: set[str] = set()
+
+    def replacement(requested: Any) -> tf.distribute.Strategy:
+        name = next((names[kind] for kind in requested.__mro__ if kind in names), "")
+        if name in _REMEDIES:
+            raise ModelError(f"the script makes a {name}: {_REMEDIES[name]}")
+        if name != own and name not in warned:
+            warned.add(name)
+            warn(f"{name} of the script is {own} on this cluster")
+        return strategy
+
+    for kind in names:
+        kind.__new__ = lambda requested, *_, **__: replacement(requested)
+        kind.__init__ = lambda *_, **__: None
     tf.distribute.experimental_set_strategy(strategy)
 
 
-def _replace_constructor(
-    kind: Any, strategy: tf.distribute.Strategy, warn: Callable[[str], None]
-) -> None:
-    def new(requested: Any, *_: Any, **__: Any) -> tf.distribute.Strategy:
-        if not isinstance(strategy, requested):
-            warn(f"{requested.__name__} of the script is {type(strategy).__name__} on this cluster")
-        return strategy
-
-    kind.__new__ = new
-    kind.__init__ = lambda *_, **__: None
+def _strategies() -> dict[Any, str]:
+    """Return the names of TensorFlow's strategies by their classes."""
+    v1 = tf.compat.v1.distribute
+    modules = (tf.distribute, tf.distribute.experimental, v1, v1.experimental)
+    return {
+        value: name
+        for module in modules
+        for name, value in vars(module).items()
+        if name.endswith("Strategy") and name != "Strategy"
+    }

@@ -39,7 +39,7 @@ from distlaunch_trainer.storage import (
 from .agreement import Agreement, Vote
 from .backup import FitState
 from .interception import intercepted, set_verbosity
-from .session import Session
+from .session import AFTER_FIT, Session
 
 _SAVED_MODEL = "saved_model.pb"
 
@@ -110,7 +110,7 @@ class LegacySession(Session):
         try:
             history = function(*arguments.args, **arguments.kwargs)
         finally:
-            self.stop.end_at_once()
+            self.stop.end_at_once(AFTER_FIT)
         _put_before(history, saved.own_records() if saved else [], first)
         return history
 

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import importlib
 import os
-import runpy
 import sys
 from dataclasses import astuple
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from distlaunch_trainer import devices, keras_random, same_random, stop_signal
+from distlaunch_trainer import devices, explain, keras_random, same_random, stop_signal
 from distlaunch_trainer.cluster import Cluster, Role, role_from
 from distlaunch_trainer.errors import TrainerError
 from distlaunch_trainer.job_folders import Folders, folders_from
@@ -25,9 +24,11 @@ from distlaunch_trainer.stop_signal import StopSignal
 from distlaunch_trainer.storage import is_remote, make_folder, remove
 from distlaunch_trainer.strategy import connect, describe
 
-from . import hooks
+from . import hooks, remedies
 from .chief_files import redirected_writes
 from .default_strategy import set_strategy
+from .program import LEGACY_KERAS, Program
+from .runtime_settings import ignore_late_settings
 from .session import Session
 
 _NOTE = (
@@ -58,6 +59,7 @@ def run_script(options: argparse.Namespace) -> None:
     SystemExit
         If the script calls ``sys.exit`` with another code than 0.
     """
+    program = Program.of(options)
     library = _library()
     role = role_from(os.environ)
     folders = _absolute(folders_from(options.job_dir, os.environ))
@@ -67,10 +69,12 @@ def run_script(options: argparse.Namespace) -> None:
         role.name,
         os.environ,
         allow_cpu=options.allow_cpu,
-        memory_growth=options.gpu_memory_growth,
+        # What the script sets after the strategy is made would be too late.
+        memory_growth=options.gpu_memory_growth or "set_memory_growth(" in program.source(),
     )
     cluster = Cluster(role, connect(role))
     report.log(describe(cluster.strategy, role))
+    ignore_late_settings(report.warn)
     stop = StopSignal()
     is_restart = (os.environ.get("DISTLAUNCH_RESTARTS") or "0") != "0"
     if role.is_chief:
@@ -87,10 +91,12 @@ def run_script(options: argparse.Namespace) -> None:
         hooks.install(cluster, session)
     if cluster.replicas > 1:
         set_strategy(cluster.strategy, report.warn)
+        remedies.refuse_tensorflow_1()
         note = _NOTE if library is keras else _LEGACY_NOTE
         report.log(note.format(replicas=cluster.replicas))
     with redirected_writes(library) if not role.is_chief else contextlib.nullcontext():
-        _run(options.script, options.args)
+        with explain.script_errors(remedies.remedy):
+            program.run()
         session.rendezvous.meet("the end of the script")
         # In its scope, the chief could not save alone.
         tf.distribute.experimental_set_strategy(None)
@@ -101,13 +107,13 @@ def run_script(options: argparse.Namespace) -> None:
 
 def _library() -> ModuleType:
     """Return the Keras that ``tf.keras`` is: Keras 3, or tf_keras by TF_USE_LEGACY_KERAS."""
-    if os.environ.get("TF_USE_LEGACY_KERAS") not in {"1", "true", "True"}:  # as TensorFlow does
+    if os.environ.get(LEGACY_KERAS) not in {"1", "true", "True"}:  # as TensorFlow does
         return keras
     try:
         importlib.import_module("tf_keras")
     except ImportError:
         raise TrainerError(
-            "TF_USE_LEGACY_KERAS is set and tf_keras is not installed: add tf-keras to "
+            f"{LEGACY_KERAS} is set and tf_keras is not installed: add tf-keras to "
             "requirements.txt, or unset the variable to run the script with Keras 3"
         ) from None
     return tf.keras
@@ -130,23 +136,19 @@ def _absolute(folders: Folders) -> Folders:
     return Folders(*paths)
 
 
-def _run(script: str, args: list[str]) -> None:
-    """Do what ``python script args`` does."""
-    if not Path(script).is_file():
-        raise TrainerError(f"{script}: no such file; the working directory is {Path.cwd()}")
-    sys.argv = [script, *args]
-    sys.path.insert(0, str(Path(script).resolve().parent))
-    try:
-        runpy.run_path(script, run_name="__main__")
-    except SystemExit as end:
-        if end.code not in {None, 0}:
-            raise
+def _other_keras(session: Session) -> str:
+    """Return the remedy where the script may have called ``fit`` of the other Keras."""
+    if type(session) is not Session:
+        return f" of tf_keras, and {LEGACY_KERAS} is set: unset it to train with Keras 3"
+    if "tf_keras" not in sys.modules:
+        return ""
+    return f' of Keras 3; for tf_keras set {LEGACY_KERAS}: "1" under env: in distlaunch.yaml'
 
 
 def _finish(session: Session, folders: Folders, role: Role) -> dict[str, Any]:
     """Write the model that was trained last, and the summary; return its facts on the chief."""
     if session.model is None:
-        session.report.warn("the script has not called fit()")
+        session.report.warn(f"the script has not called fit(){_other_keras(session)}")
         return {}
     files = session.save_model(folders.model)
     if not role.is_chief:

@@ -29,6 +29,8 @@ from .interception import intercepted, set_verbosity
 from .progress import Progress
 from .weighting import StatisticsAverager
 
+AFTER_FIT = "outside of fit(): what fit() has done is saved"
+
 
 @dataclass(frozen=True)
 class FitData:
@@ -182,7 +184,7 @@ class Session:
             return self._run(function, arguments)
         finally:
             self.is_training = False
-            self.stop.end_at_once()
+            self.stop.end_at_once(AFTER_FIT)
 
     def _load(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
         if tf.distribute.has_strategy():  # creates its variables on all tasks together

@@ -1,0 +1,44 @@
+"""The strategies that a script makes, in a process of its own: TensorFlow's classes are changed."""
+
+from __future__ import annotations
+
+PROGRAM = """
+import tensorflow as tf
+from distlaunch_trainer.errors import ModelError
+from distlaunch_trainer.fit.default_strategy import set_strategy
+
+strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+set_strategy(strategy, print)
+v1 = tf.compat.v1.distribute
+made = [
+    tf.distribute.MirroredStrategy(),
+    tf.distribute.OneDeviceStrategy("/cpu:0"),
+    tf.distribute.OneDeviceStrategy("/cpu:0"),
+    tf.distribute.MultiWorkerMirroredStrategy(),
+    tf.distribute.experimental.CentralStorageStrategy(),
+    tf.distribute.experimental.MultiWorkerMirroredStrategy(),
+    v1.MirroredStrategy(),
+    v1.OneDeviceStrategy("/cpu:0"),
+]
+print(all(each is strategy for each in made))
+for kind in (
+    tf.distribute.ParameterServerStrategy,
+    tf.distribute.TPUStrategy,
+    tf.distribute.experimental.TPUStrategy,
+):
+    try:
+        kind(None)
+    except ModelError as error:
+        print(str(error).partition(":")[0], "remove the strategy" in str(error))
+"""
+
+
+def test_a_script_gets_the_strategy_of_the_cluster_or_is_refused_by_name(run_code):
+    result = run_code(PROGRAM)
+    replaced = ("OneDevice", "MultiWorkerMirrored", "CentralStorage")
+    refused = ("ParameterServer", "TPU", "TPU")
+    assert result.out.splitlines() == [
+        *(f"{n}Strategy of the script is MirroredStrategy on this cluster" for n in replaced),
+        "True",
+        *(f"the script makes a {name}Strategy True" for name in refused),
+    ], result.text

@@ -1,0 +1,62 @@
+"""How to fix what ends a script that runs by itself, but not on a cluster or this TensorFlow."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from importlib import import_module
+from typing import NoReturn
+
+import tensorflow as tf
+
+from distlaunch_trainer.errors import ModelError
+
+_NO_ATTRIBUTE = re.compile(
+    r"module '(?P<module>tensorflow[\w.]*)' has no attribute '(?P<name>\w+)'"
+)
+_NO_MODULE = re.compile(r"No module named 'tensorflow\.(contrib|estimator)\b")
+_OUTSIDE_OF_RUN = re.compile(r"not available outside the replica context")
+
+_CUSTOM_LOOP = (
+    "on several replicas a training step runs in tf.distribute.get_strategy().run(step, args); "
+    "or train with fit(), or with the trainer ('distlaunch init --starter custom-loop')"
+)
+_OLD = (
+    f"this is a program of TensorFlow 1 or its Estimators, and TensorFlow {tf.__version__} is "
+    "installed: port the training to a Keras model and fit()"
+)
+
+
+def remedy(error: BaseException) -> str:
+    """Return how to fix an error of the script, "" if that is not known."""
+    text = str(error)
+    if _OUTSIDE_OF_RUN.search(text):
+        return _CUSTOM_LOOP
+    if _NO_MODULE.search(text) or _is_of_tensorflow_1(text):
+        return _OLD
+    return ""
+
+
+def refuse_tensorflow_1() -> None:
+    """Have the script end where it turns to the graphs and sessions of TensorFlow 1."""
+    module = import_module("tensorflow.compat.v1")  # not always what tf.compat.v1 was before
+    for name in ("disable_v2_behavior", "disable_eager_execution"):
+        setattr(module, name, partial(_refuse, name))
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ModelError(f"tf.compat.v1.{name}(): {_OLD}")
+
+
+def _is_of_tensorflow_1(text: str) -> bool:
+    """Return whether TensorFlow 1 has the attribute that a module of TensorFlow 2 has not."""
+    match = _NO_ATTRIBUTE.search(text)
+    if match is None:
+        return False
+    name, attribute = match.groups()
+    if attribute in {"contrib", "estimator"}:
+        return True
+    module = tf.compat.v1
+    for part in name.split(".")[1:]:
+        module = getattr(module, part, module)
+    return hasattr(module, attribute)
