@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
+from importlib import import_module
 from typing import Any
 
 import keras
@@ -66,6 +67,7 @@ def keep_over_clear_session(restore: Callable[[], None]) -> None:
     That graph is empty in TensorFlow 2, but for the strategy: after a reset, tasks would train
     apart. All names of ``clear_session()``, also that of tf_keras, end in this function.
     """
+    import_module("tensorflow.compat.v1")  # the first import of this name replaces tf.compat.v1
     for module in (tf.compat.v1, tf.compat.v2.compat.v1):
         module.reset_default_graph = restore
 
