@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from distlaunch_trainer import Csv, ImageFolder, Records, Tfds
+from distlaunch_trainer import Csv, ImageFolder, Records, Tfds, records
 from distlaunch_trainer.errors import DataError
 from distlaunch_trainer.example_source import InputOptions
 from distlaunch_trainer.pipeline import Order, Pipeline
@@ -47,6 +47,7 @@ def first_byte(record):
     return tf.cast(tf.io.decode_raw(record, tf.uint8), tf.float32), tf.strings.length(record)
 
 
+LARGE = "large "  # not held in memory
 SOURCES = {
     "records": lambda folder: Records(f"{folder}/*.tfrecord", parse=first_byte),
     "records in batches": lambda folder: Records(f"{folder}/*.tfrecord", parse_batch=first_byte),
@@ -74,7 +75,11 @@ def steps_of(items, replicas, first=0, passes=2):
 
 
 def opened(name, folder, cluster, options=DEFAULT):
-    return SOURCES[name](folder).open(cluster, str(folder), numbered=True, options=options)
+    examples = SOURCES[name.removeprefix(LARGE)](folder)
+    with pytest.MonkeyPatch.context() as patch:
+        if name.startswith(LARGE):
+            patch.setattr(records, "_HELD_BYTES", 0)
+        return examples.open(cluster, str(folder), numbered=True, options=options)
 
 
 @pytest.fixture(scope="module")
@@ -85,17 +90,21 @@ def expected(folder, cluster):
 
 CLUSTERS = [(2, 3)]
 CASES = [
-    ("records", InputOptions(cache="memory", parallel_reads=3)),
-    ("records in batches", InputOptions(cache="memory", parallel_reads=1, prefetch=0)),
-    ("gzip", IN_MEMORY),
+    ("large records", InputOptions(cache="memory", parallel_reads=3)),
+    ("large records in batches", InputOptions(cache="memory", parallel_reads=1, prefetch=0)),
+    ("large gzip", IN_MEMORY),
+    ("records", InputOptions(prefetch=0)),
+    ("gzip in batches", DEFAULT),
     ("tfds", InputOptions(cache="FOLDER", parallel_calls=2)),
     ("images", InputOptions(cache="memory", prefetch=2)),
     ("csv", InputOptions(prefetch=1)),
 ]
 if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
     CLUSTERS = [(1, 0), (2, 3), (3, 9), (5, 12)]
-    CASES += [(name, DEFAULT) for name in SOURCES]
-    CASES += [(name, InputOptions(cache="FOLDER")) for name in SOURCES]
+    READ = ("records", "records in batches", "gzip", "gzip in batches", "tfds")
+    NAMES = [*SOURCES, *(LARGE + name for name in READ)]
+    CASES += [(name, DEFAULT) for name in NAMES]
+    CASES += [(name, InputOptions(cache="FOLDER")) for name in NAMES]
 
 
 @pytest.mark.parametrize(("name", "options"), CASES, ids=str)
@@ -125,17 +134,19 @@ def test_a_cache_parses_each_example_once(folder, cluster, tmp_path):
         return tf.ensure_shape(tf.py_function(count, [number], tf.uint8), []), record
 
     options = InputOptions(cache=str(tmp_path / "cache"))
-    records = Records(f"{folder}/packed.gz", parse=parse)
-    items = records.open(cluster, "", numbered=True, options=options)
+    source = Records(f"{folder}/packed.gz", parse=parse)
+    items = source.open(cluster, "", numbered=True, options=options)
     assert steps_of(items, 1)[:8] == steps_of(items, 2, passes=1)
     assert sorted(parsed) == list(range(EXAMPLES))
 
 
-def test_records_of_a_cache_are_not_read_again(folder, cluster, tmp_path):
+@pytest.mark.parametrize(("name", "options"), [("large records", IN_MEMORY), ("records", DEFAULT)])
+def test_records_in_memory_are_not_read_again(cluster, tmp_path, name, options):
     path = tmp_path / "a.tfrecord"
-    path.write_bytes((folder / "a.tfrecord").read_bytes())
-    records = Records(str(path), parse=first_byte)
-    items = records.open(cluster, "", numbered=True, options=IN_MEMORY)
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for number in range(30):
+            writer.write(bytes([number]))
+    items = opened(name, tmp_path, cluster, options)
     steps = steps_of(items, 1, passes=1)
     path.unlink()
     assert steps_of(items, 2, passes=1) == steps

@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from distlaunch_trainer.arrays import Arrays
-from distlaunch_trainer.epoch_order import EpochOrder
 from distlaunch_trainer.errors import PlanError
 from distlaunch_trainer.pipeline import Order, Pipeline
 from distlaunch_trainer.plan import BatchPlan, UnevenBatchPlan, coverage_note
@@ -145,24 +144,6 @@ def index_of(files: list[int]) -> Index:
         ],
         0,
     )
-
-
-@settings(max_examples=5)
-@given(
-    st.lists(st.integers(0, 90) | st.just(1), max_size=20), st.sampled_from([1, 2, 5, 7]), st.data()
-)
-def test_every_example_is_in_one_range_of_a_pass(files, replicas, data):
-    count = sum(files) + replicas
-    plan = BatchPlan(count, count, replicas, replicas * data.draw(st.integers(1, 40)))
-    longest = -(-count // plan.shards)
-    order = EpochOrder(plan, data.draw(st.integers(1, longest)), 3, shuffles=True)
-    read: list[int] = []
-    for replica in range(replicas):
-        ranges = list(order.ranges(tf.constant(1, tf.int64), replica, 0).as_numpy_iterator())
-        own = [number for start, stop in ranges for number in range(start, stop)]
-        assert len(own) == plan.rows(0, replica)
-        read += own
-    assert sorted(read) == list(range(count))
 
 
 @settings(max_examples=10)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from itertools import chain
 
 import keras
 import pytest
 import tensorflow as tf
 
-from distlaunch_trainer import Records, explain
-from distlaunch_trainer.errors import ModelError
+from distlaunch_trainer import Records, explain, records
+from distlaunch_trainer.errors import DataError, ModelError
 from distlaunch_trainer.pipeline import Order, Pipeline
 from distlaunch_trainer.plan import BatchPlan
 
@@ -18,6 +19,12 @@ def write(path, records):
     with tf.io.TFRecordWriter(str(path)) as writer:
         for record in records:
             writer.write(record)
+
+
+@pytest.fixture
+def _not_held(monkeypatch):
+    """Read records as data that do not fit into memory."""
+    monkeypatch.setattr(records, "_HELD_BYTES", 0)
 
 
 # Functions whose source AutoGraph does not find.
@@ -71,10 +78,14 @@ def test_a_damaged_record_is_located(cluster, tmp_path):
     content = bytearray((tmp_path / "a").read_bytes())
     content[116 * 20 + 50] ^= 1
     (tmp_path / "a").write_bytes(content)
-    problem = Pipeline(items, BatchPlan(50, 10), Order()).find_bad_record(range(1))
-    assert problem.startswith(f"{tmp_path}/a is damaged at record 20 (4 records after byte 1856): ")
+    pipeline = Pipeline(items, BatchPlan(50, 10), Order())
+    expected = f"{tmp_path}/a is damaged at record 20 (4 records after byte 1856): "
+    assert pipeline.find_bad_record(range(1)).startswith(expected)
+    with pytest.raises(DataError, match=f"^{re.escape(expected)}"):
+        pipeline.dataset(range(1))
 
 
+@pytest.mark.usefixtures("_not_held")
 def test_each_replica_reads_several_ranges_at_once_and_ahead(cluster, tmp_path):
     """By the graph: ahead are the ranges of a replica, its batches, and the batches of all."""
     write(tmp_path / "a", [bytes(8)] * 480)
@@ -100,6 +111,7 @@ def steps_of_gzip(items, replicas, first):
     return [sorted(step) for step in steps]
 
 
+@pytest.mark.usefixtures("_not_held")
 @pytest.mark.parametrize(("replicas", "first"), [(3, 0), (5, 13)])
 def test_gzip_files_have_the_same_steps_on_any_number_of_replicas(
     cluster, tmp_path, replicas, first
@@ -110,8 +122,7 @@ def test_gzip_files_have_the_same_steps_on_any_number_of_replicas(
         with tf.io.TFRecordWriter(f"{tmp_path}/{name}", "GZIP") as writer:
             for number in range(count):
                 writer.write(str(number).encode())
-    records = Records(f"{tmp_path}/[ab]", parse=tf.identity)
-    items = records.open(cluster, str(tmp_path), numbered=True)
+    items = Records(f"{tmp_path}/[ab]", parse=tf.identity).open(cluster, "", numbered=True)
     steps = steps_of_gzip(items, 1, 0)
     for one_pass in (steps[: len(steps) // 2], steps[len(steps) // 2 :]):
         assert sorted(chain(*one_pass)) == list(range(137))

@@ -137,9 +137,8 @@ def test_the_operation_step_and_line_of_a_nan_and_one_summary(new_project):
     options = ("--epochs=1", "--global-batch-size=4", "--shuffle=0", "--check-numerics")
     result = project.local("numerics", "--workers", "2", "--", *options, code=1)
     errors = [line for line in result.out.splitlines() if "trainer: error: " in line]
-    # Of twelve regions that are read in turn, row 13 is the second of the seventh.
     assert re.search(
-        r"(chief|worker:0): step 5 failed: NaN in the output of Log "
+        r"(chief|worker:0): step 4 failed: NaN in the output of Log "
         r"\(sequential_1/logarithm_1/Log\) \(trainer/model\.py, line 6\)$",
         "\n".join(errors),
         re.MULTILINE,
@@ -183,7 +182,7 @@ def test_damaged_record_is_named_by_the_cluster(project):
     path.write_bytes(data)
     result = project.local("job", "--workers", "2", code=1)
     assert f"{TRAIN} is damaged at record 0 (byte 0)" in result.text
-    assert "chief failed with exit code 1" in result.text
+    assert re.search("(chief|worker:0) failed with exit code 1", result.text)  # both read it
     assert "Traceback" not in result.text
 
 

@@ -20,13 +20,10 @@ from pathlib import Path
 
 import keras
 import numpy as np
-import tensorflow as tf
 import zoo
 
 from distlaunch_trainer import Arrays, cluster, run, run_start, storage, strategy
-from distlaunch_trainer.epoch_order import EpochOrder
 from distlaunch_trainer.options import Settings
-from distlaunch_trainer.plan import BatchPlan
 
 _connect = functools.cache(strategy.connect)
 run_start.connect = lambda role, _: _connect(role)
@@ -132,21 +129,11 @@ def train(name, case, folder, task):
             training.save_model(model)
 
 
-def in_turn(case, examples):
-    """Return the arrays in the order of the plan's positions, and the weights of classes."""
-    plan = BatchPlan(examples, zoo.BATCH)
-    order = EpochOrder(plan, block=-(-examples // plan.shards))
-    rows = [order.example_at(position) for position in range(examples)]
-    *arrays, class_weight = case.data(examples)
-    ordered = tf.nest.map_structure(lambda a: None if a is None else a[rows], arrays)
-    return ordered, class_weight
-
-
 def fit(name, case, folder):
-    """Train with Keras's own loop on the very batches that one worker gets."""
+    """Train with Keras's own loop on the same batches."""
     keras.utils.set_random_seed(zoo.SEED)
     model = case.create_model()
-    (x, y, sample_weight), class_weight = in_turn(case, zoo.EXAMPLES)
+    x, y, sample_weight, class_weight = case.data(zoo.EXAMPLES)
     done = model.fit(
         x,
         y,
@@ -155,7 +142,7 @@ def fit(name, case, folder):
         batch_size=zoo.BATCH,
         shuffle=False,
         epochs=case.epochs,
-        validation_data=tuple(in_turn(case, zoo.VALIDATION)[0]),
+        validation_data=case.data(zoo.VALIDATION)[:3],
         validation_batch_size=zoo.BATCH,
         callbacks=callbacks_of(name, folder, "task"),
         verbose=0,

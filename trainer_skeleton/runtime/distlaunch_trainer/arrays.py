@@ -84,14 +84,6 @@ class ArraySource(ExampleSource):
         self.examples = lengths.pop()
         self.facts: dict[str, Any] = {"kind": "arrays"}
 
-    def read(self, start: Any, stop: Any) -> Dataset:
-        """Return the items of the examples ``start ... stop-1``, one by one."""
-        return Dataset.range(start, stop)
-
-    def read_ranges(self, ranges: Dataset) -> Dataset:
-        """Return a vector of items for each range of examples."""
-        return ranges.map(tf.range)
-
     def examples_of(self, batch: tf.Tensor) -> Any:
         """Return the examples of a batch, with their numbers if these are requested."""
         data = self._weigh(map_tensors(lambda read: read(batch), self._readers))

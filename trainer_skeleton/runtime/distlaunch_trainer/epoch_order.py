@@ -1,14 +1,10 @@
-"""Which example is at which position of a pass, and where a replica reads its own.
+"""Which example is at which position of a pass, as a function of the seed and the pass.
 
-The examples are cut into *regions*, contiguous parts of the data; position ``p`` belongs to region
-``p mod P`` of ``P``. A region is read in *windows*, in a seeded order, and a window is cut into a
-block for each of its logical shards: shard ``j`` has block ``j // P`` of the windows of region ``j
-mod P``. So a replica that owns all shards of a region reads whole windows, and one that shares a
-region with others only its blocks. Positions go round robin over the shards, and the examples of a
-block are in a seeded order.
-
-A *round* is a window of each region. All is a function of the seed, the pass and the plan's
-shards, on every cluster alike, and a run is resumed at the round of any step.
+Examples that are read by their number have one order, the same for every cluster. Other data are
+too large for that: they are cut into *blocks* of consecutive examples, and a *round* of a pass is
+one block for each logical shard, so that a replica reads only the blocks of its own shards. Which
+block a shard has in which round, and the examples of a block, are shuffled. Positions go round
+robin over the shards, and a run is resumed at the round of any step.
 """
 
 from __future__ import annotations
@@ -23,7 +19,8 @@ from .plan import BatchPlan
 
 Dataset = tf.data.Dataset
 
-_WINDOWS, _EXAMPLES, _STREAMS = 0, 1, 2  # what is shuffled by a seed of its own
+# What is shuffled by a seed of its own.
+_PASS, _BLOCKS, _GAP, _REST, _ROWS, _REGIONS, _STREAMS = range(7)
 
 
 @dataclass(frozen=True)
@@ -39,13 +36,20 @@ class EpochOrder:
     seed
         The seed of the job.
     shuffles
-        Whether windows, and examples in them, are in a seeded order.
+        Whether the order is shuffled, or that of the data.
     """
 
     plan: BatchPlan
-    block: int
+    block: int = 1
     seed: int = 0
     shuffles: bool = False
+
+    def examples(self, number: tf.Tensor) -> tf.Tensor:
+        """Return the example at each position of a pass (vector, int32).
+
+        ``index_shuffle`` would need no vector, but takes ten times as long and keeps neighbours.
+        """
+        return self._shuffled(self.plan.examples, _PASS, number)
 
     @property
     def full_rounds(self) -> int:
@@ -55,17 +59,6 @@ class EpochOrder:
     def rows_of_round(self, replica: int) -> int:
         """Return the rows of a replica in a full round."""
         return len(self.plan.shards_of(replica)) * self.block
-
-    @property
-    def unit_rows(self) -> int:
-        """Examples that a replica reads one after another in a full round."""
-        return self.block * (self._blocks if self._owns_regions else 1)
-
-    def example_at(self, position: int) -> int:
-        """Return the example at a position of a pass that is not shuffled."""
-        item, shard = divmod(position, self.plan.shards)
-        round_, row = divmod(item, self.block)
-        return int(self._starts(round_)[shard] + row)
 
     def ranges(self, number: tf.Tensor, replica: int, first_round: int) -> Dataset:
         """Return the ranges of examples ``(start, stop)`` that a replica reads in a pass.
@@ -79,81 +72,71 @@ class EpochOrder:
         first_round
             The round to start at.
         """
-        shards = self._in_data_order(replica)
-        last_starts, sizes = self._starts(self.full_rounds)[shards], self._sizes(self.full_rounds)
-        starts, stops = last_starts, last_starts + sizes[shards]
-        if self._owns_regions:
-            starts, stops = starts[:: self._blocks], stops[self._blocks - 1 :: self._blocks]
-            shards = shards[:: self._blocks]
-        last = np.stack([starts, stops], axis=1)[np.newaxis]
-        first = tf.constant(self._starts(0)[shards], tf.int64)
-        windows = tf.gather(self._windows(number), shards % self.plan.regions, axis=1)
-        full = first + windows[first_round:] * (self._blocks * self.block)
-        full = tf.stack([full, full + self.unit_rows], axis=2)
-        bounds = tf.reshape(tf.concat([full, last], 0), [-1, 2])
-        return Dataset.from_tensor_slices((bounds[:, 0], bounds[:, 1]))
+        shards = np.array(self.plan.shards_of(replica))
+        whole = self.full_rounds * self.plan.shards
+        blocks = tf.reshape(self._shuffled(whole, _BLOCKS, number), [-1, self.plan.shards])
+        blocks = tf.cast(tf.gather(blocks[first_round:], shards, axis=1), tf.int64)
+        # What comes last in a pass is not always the end of the data.
+        before_rest = tf.constant(whole, tf.int64)
+        if self.shuffles:
+            seed = self._seed(_GAP, number)
+            before_rest = tf.random.stateless_uniform([], seed, 0, whole + 1, tf.int64)
+        sizes = self._rest_sizes()
+        starts = blocks * self.block + tf.cast(blocks >= before_rest, tf.int64) * sizes.sum()
+        rest_starts = before_rest * self.block + self._shuffled_starts(sizes, _REST, number)
+        starts = tf.concat([tf.reshape(starts, [-1]), tf.gather(rest_starts, shards)], 0)
+        full_sizes = tf.fill([tf.size(blocks)], tf.constant(self.block, tf.int64))
+        return Dataset.from_tensor_slices(
+            (starts, starts + tf.concat([full_sizes, sizes[shards]], 0))
+        )
 
     def indices_by_position(self, number: tf.Tensor, round_: tf.Tensor, replica: int) -> tf.Tensor:
         """Return the order of a round's examples by position, as indices of what was read."""
         shards = np.array(self.plan.shards_of(replica))
-        in_data_order = self._in_data_order(replica)
         is_full = round_ < self.full_rounds
-        last_sizes = tf.constant(self._sizes(self.full_rounds), tf.int64)
-        sizes = tf.where(is_full, tf.cast(self.block, tf.int64), last_sizes)
-        read_before = tf.cumsum(tf.gather(sizes, in_data_order), exclusive=True)
-        offsets = tf.gather(read_before, np.argsort(in_data_order))
-        sizes = tf.gather(sizes, shards)
+        sizes = tf.where(is_full, tf.cast(self.block, tf.int64), self._rest_sizes()[shards])
+        offsets = tf.cumsum(sizes, exclusive=True)
         rows = tf.tile(tf.range(self.block, dtype=tf.int64)[tf.newaxis], [len(shards), 1])
         if self.shuffles:
             shape = [self.plan.shards, self.block]
-            keys = tf.random.stateless_uniform(shape, self._seed(_EXAMPLES, number, round_))
+            keys = tf.random.stateless_uniform(shape, self._seed(_ROWS, number, round_))
             # Rows that the last round does not have come last.
             keys = tf.where(rows < sizes[:, tf.newaxis], tf.gather(keys, shards), 2.0)
             rows = tf.cast(tf.argsort(keys, axis=1, stable=True), tf.int64)
         indices = tf.transpose(offsets[:, tf.newaxis] + rows)
         return tf.reshape(indices, [-1])[: tf.reduce_sum(sizes)]
 
+    def regions(self, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return start and stop of each region of a pass that is read as streams (vectors, int64).
+
+        Position ``p`` is in region ``p mod P`` of ``P``.
+        """
+        sizes = np.array([self.plan.region_size(each) for each in range(self.plan.regions)])
+        starts = self._shuffled_starts(sizes, _REGIONS, number)
+        return starts, starts + sizes
+
     def seed_of(self, number: tf.Tensor, region: tf.Tensor) -> tf.Tensor:
         """Return the seed for a region of a pass that is read as a stream (vector of 2, int64)."""
         return self._seed(_STREAMS, number, region)
 
-    @property
-    def _blocks(self) -> int:
-        """Blocks of a window."""
-        return self.plan.shards // self.plan.regions
-
-    @property
-    def _owns_regions(self) -> bool:
-        """Whether each replica has all shards of its regions."""
-        return self.plan.regions % self.plan.replicas == 0
-
-    def _in_data_order(self, replica: int) -> np.ndarray:
-        """Return a replica's shards in the order of their examples in the data."""
-        shards = np.array(self.plan.shards_of(replica))
-        return shards[np.lexsort((shards // self.plan.regions, shards % self.plan.regions))]
-
-    def _sizes(self, round_: int) -> np.ndarray:
-        """Return the examples of each shard in a round, before which all are full."""
+    def _rest_sizes(self) -> np.ndarray:
+        """Return the examples of each shard in the last round."""
         shards = np.arange(self.plan.shards)
-        left = -((shards - self.plan.examples) // self.plan.shards) - round_ * self.block
+        left = -((shards - self.plan.examples) // self.plan.shards) - self.full_rounds * self.block
         return np.clip(left, 0, self.block)
 
-    def _starts(self, round_: int) -> np.ndarray:
-        """Return the first example of each shard's block of a round that is not shuffled."""
-        regions = self.plan.regions
-        sizes = self._sizes(round_).reshape(self._blocks, regions)
-        before = np.cumsum(sizes, axis=0) - sizes
-        region_starts = np.array([self.plan.region_bounds(region)[0] for region in range(regions)])
-        window = round_ * self._blocks * self.block
-        return (region_starts + window + before).reshape(-1)
+    def _shuffled_starts(self, sizes: np.ndarray, *seed: Any) -> tf.Tensor:
+        """Return where parts of these sizes start, which follow one another in any order."""
+        order = self._shuffled(len(sizes), *seed)
+        starts = tf.cumsum(tf.gather(tf.constant(sizes, tf.int64), order), exclusive=True)
+        return tf.gather(starts, tf.math.invert_permutation(order))
 
-    def _windows(self, number: tf.Tensor) -> tf.Tensor:
-        """Return the window of each full round and region (matrix, int64)."""
-        shape = [self.full_rounds, self.plan.regions]
+    def _shuffled(self, count: int, *seed: Any) -> tf.Tensor:
+        """Return the numbers below `count`, shuffled if the order is (vector, int32)."""
+        numbers = tf.range(count)
         if not self.shuffles:
-            return tf.tile(tf.range(self.full_rounds, dtype=tf.int64)[:, tf.newaxis], [1, shape[1]])
-        keys = tf.random.stateless_uniform(shape, self._seed(_WINDOWS, number))
-        return tf.cast(tf.argsort(keys, axis=0, stable=True), tf.int64)
+            return numbers
+        return tf.random.experimental.stateless_shuffle(numbers, self._seed(*seed))
 
     def _seed(self, *parts: Any) -> tf.Tensor:
         """Mix the seed of the job and a place in the data into a seed of two numbers."""

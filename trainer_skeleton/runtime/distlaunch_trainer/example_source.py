@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,6 +116,9 @@ class ExampleSource(ABC):
         Bytes read to index the data, and of all data; 0 if unknown.
     reads_at_once
         Ranges of examples read at once.
+    by_number
+        Whether any example can be had by its number: `items_at` gives items, otherwise `read` and
+        `read_ranges`.
     is_compressed
         Whether a file can only be read from its beginning.
     options
@@ -130,17 +133,22 @@ class ExampleSource(ABC):
     numbered: bool
     index_bytes = data_bytes = 0
     reads_at_once = 0
+    by_number = True
     is_compressed = False
     options = InputOptions()
     input_options: tuple[str, ...] = ("cache", "parallel_reads", "parallel_calls")
 
-    @abstractmethod
+    def items_at(self, numbers: tf.Tensor) -> Any:
+        """Return the items of the examples with these numbers (vector, int64)."""
+        return numbers
+
     def read(self, start: Any, stop: Any) -> Dataset:
         """Return the items of the examples ``start ... stop-1``, one by one."""
+        raise NotImplementedError
 
-    @abstractmethod
     def read_ranges(self, ranges: Dataset) -> Dataset:
         """Return a vector of items for each range ``(start, stop)`` of examples, in their order."""
+        raise NotImplementedError
 
     def batch(self, items: Dataset, rows: int) -> Dataset:
         """Return batches of ``rows`` items, each a row, from vectors of items of any length."""
@@ -158,8 +166,8 @@ class ExampleSource(ABC):
     def describe(self) -> dict[str, Any]:
         """Return what ``summary.json`` records of the data, besides the number of examples."""
 
-    def find_bad_record(self, start: int, stop: int) -> str | None:  # noqa: ARG002
-        """Return what is wrong with which of the examples ``start ... stop-1``, if any is."""
+    def find_bad_record(self, numbers: Sequence[int]) -> str | None:  # noqa: ARG002
+        """Return what is wrong with which of the examples with these numbers, if any is."""
         return None
 
     def empty_files_note(self) -> str | None:

@@ -211,14 +211,6 @@ class ImageSource(ExampleSource):
         image, label = self._folder.load(self._paths[number]), self._labels[number]
         return self._folder.map(image, label) if self._folder.map else (image, label)
 
-    def read(self, start: Any, stop: Any) -> Dataset:
-        """Return the items of the examples ``start ... stop-1``, one by one."""
-        return Dataset.range(start, stop)
-
-    def read_ranges(self, ranges: Dataset) -> Dataset:
-        """Return a vector of items for each range of examples."""
-        return ranges.map(tf.range)
-
     def batch(self, items: Dataset, rows: int) -> Dataset:
         """Return batches of images, several read and decoded at once."""
         return items.unbatch().map(self._parse, num_parallel_calls=self.options.calls).batch(rows)
@@ -234,16 +226,16 @@ class ImageSource(ExampleSource):
         data, numbers = batch
         return self._weigh(data), numbers
 
-    def find_bad_record(self, start: int, stop: int) -> str | None:
+    def find_bad_record(self, numbers: Sequence[int]) -> str | None:
         """Return what is wrong with the first image that cannot be read or decoded, if any is."""
-        numbers = Dataset.range(start, stop)
-        loaded = numbers.map(self._parser.function, num_parallel_calls=tf.data.AUTOTUNE)
-        good = start - 1
+        images = Dataset.from_tensor_slices(tf.constant(numbers, tf.int64))
+        loaded = images.map(self._parser.function, num_parallel_calls=tf.data.AUTOTUNE)
+        good = 0
         try:
-            for good, _ in loaded.enumerate(start):  # noqa: B007 - the last one that is good
-                pass
+            for _ in loaded:
+                good += 1
         except tf.errors.OpError as error:
-            return f"{self._local_paths[int(good) + 1]} cannot be read: {summarize(error)}"
+            return f"{self._local_paths[numbers[good]]} cannot be read: {summarize(error)}"
         return None
 
     def input_facts(self) -> list[str]:

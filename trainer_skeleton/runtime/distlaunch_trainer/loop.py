@@ -198,6 +198,11 @@ class Loop:
         self._checkpoints.wait()
         return self._progress
 
+    @property
+    def step(self) -> int:
+        """Steps that were executed, of all epochs."""
+        return self._progress.step
+
     def describe_unfinished(self) -> str:
         """Return which steps this task executes, for the message of an error."""
         first = self._progress.step + 1

@@ -235,7 +235,7 @@ def parser(
         "--shuffle",
         type=_at_least(0),
         metavar="EXAMPLES",
-        help="examples to shuffle among; 0 keeps the order of the files (10000)",
+        help="examples to shuffle among where not all fit into memory; 0 keeps their order (10000)",
     )
     add(
         "--cache",

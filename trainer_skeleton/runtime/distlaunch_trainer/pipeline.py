@@ -1,14 +1,17 @@
 """The batches of a replica, as a ``tf.data`` pipeline.
 
-A replica reads the ranges of examples that are its own (``epoch_order``), several at once and a
-round ahead, and brings the examples of a round into their order. As that is a function of the seed,
-the pass and the round, a resumed run enters in the middle without reading what was read before.
+A replica takes the examples that are its own by their numbers (``epoch_order``). Of data that are
+too large for that it reads ranges, several at once and a round ahead, and brings the examples of a
+round into their order. As all is a function of the seed and the pass, a resumed run enters in the
+middle without reading what was read before.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import gcd
 from typing import Any
 
@@ -24,7 +27,7 @@ from .plan import BatchPlan, SharedBatchPlan, UnevenBatchPlan
 Dataset = tf.data.Dataset
 
 _BUFFER_BYTES = 256 << 20  # of the examples of a round over all replicas
-_UNSHUFFLED_BUFFER = 10_000
+_BLOCK_BYTES = 1 << 20  # of a range that is worth a request of its own
 _PIECE_BYTES = 2 << 20  # of what is read at once
 
 
@@ -37,7 +40,7 @@ class Order:
     seed
         The seed of the job.
     shuffle_buffer
-        Examples to shuffle among, over all shards together; 0 keeps the order of the data.
+        Examples to shuffle among at least, over all shards together; 0 keeps the order of the data.
     """
 
     seed: int = 0
@@ -104,10 +107,11 @@ class Batches(ABC):
         """Return the type of a batch's data."""
         return self.dataset(range(1)).element_spec[0]
 
-    def find_bad_record(self, replicas: range) -> str | None:  # noqa: ARG002
+    def find_bad_record(self, replicas: range, step: int = 0) -> str | None:  # noqa: ARG002
         """Return which record of the replicas' cannot be read or parsed, and why.
 
-        None if there is none, or if only the user's own code knows the records.
+        None if there is none in the pass from `step` on, or if only the user's own code knows the
+        records.
         """
         return None
 
@@ -154,9 +158,10 @@ class Pipeline(Batches):
 
     def _block_size(self) -> int:
         """Return the examples of a block, which do not depend on the cluster."""
-        longest = -(-self._plan.examples // self._plan.shards)
-        fitting = _BUFFER_BYTES // (self._plan.shards * max(1, self._source.item_bytes))
-        wanted = -(-(self._order.shuffle_buffer or _UNSHUFFLED_BUFFER) // self._plan.shards)
+        plan, size = self._plan, max(1, self._source.item_bytes)
+        longest = -(-plan.examples // plan.shards)
+        fitting = _BUFFER_BYTES // (plan.shards * size)
+        wanted = max(-(-self._order.shuffle_buffer // plan.shards), _BLOCK_BYTES // size)
         return max(1, min(longest, fitting, wanted))
 
     @tf.autograph.experimental.do_not_convert
@@ -168,22 +173,32 @@ class Pipeline(Batches):
         spec = examples.element_spec
         return spec[0] if self._source.numbered else spec
 
-    def find_bad_record(self, replicas: range) -> str | None:
+    @tf.autograph.experimental.do_not_convert
+    def find_bad_record(self, replicas: range, step: int = 0) -> str | None:
         """Return which record of the replicas' cannot be read or parsed, and why, if one can't."""
-        regions = {
-            shard % self._plan.regions
-            for replica in replicas
-            for shard in self._plan.shards_of(replica)
-        }
-        bounds = (self._plan.region_bounds(region) for region in sorted(regions))
-        problems = (self._source.find_bad_record(*region) for region in bounds)
-        return next(filter(None, problems), None)
+        number, step = divmod(step, self._plan.steps)
+        parts = chain(*(self._numbers_read(number, replica, step) for replica in replicas))
+        return next(filter(None, map(self._source.find_bad_record, parts)), None)
 
-    def passes_from(self, number: tf.Tensor) -> Dataset:
-        """Return the batches of the only replica from a pass on, without an end."""
-        assert self._plan.replicas == 1, "several replicas share a pass"
-        passes = Dataset.range(number, 1 << 62)
-        return passes.flat_map(lambda number: self._one_pass(number, 0, 0))
+    def _numbers_read(self, number: int, replica: int, step: int) -> Iterator[Sequence[int]]:
+        """Return the numbers of the examples that a replica reads in a pass from a step on."""
+        done, number = self._plan.rows_before(step, replica), tf.constant(number, tf.int64)
+        if self._source.by_number:
+            yield self._epoch.examples(number)[replica :: self._plan.replicas][done:].numpy()
+        elif self._source.is_compressed:
+            yield range(self._plan.examples)
+        else:
+            first_round = done // self._epoch.rows_of_round(replica)
+            ranges = self._epoch.ranges(number, replica, first_round)
+            yield from (range(*each) for each in ranges.as_numpy_iterator() if each[0] < each[1])
+
+    def passes_from(self, first: tf.Tensor | int, replica: int = 0) -> Dataset:
+        """Return the batches of a replica from a pass on, without an end."""
+        numbers = Dataset.range(first, 1 << 62)
+        if not self._source.by_number:
+            return numbers.flat_map(lambda number: self._one_pass(number, (), replica))
+        orders = numbers.map(lambda number: (number, self._epoch.examples(number))).prefetch(1)
+        return orders.flat_map(lambda number, order: self._one_pass(number, order, replica))
 
     def _stream(self, replicas: range, first_step: int) -> Dataset:
         """Return the batches of the replicas in turn, from a step on."""
@@ -203,27 +218,46 @@ class Pipeline(Batches):
     def _replica_stream(self, replica: int, first_step: int) -> Dataset:
         """Return the batches of one replica: the rest of the pass under way, then all others."""
         number, step = divmod(first_step, self._plan.steps)
-        left = self._one_pass(tf.constant(number, tf.int64), replica, step) if step else None
-        whole = Dataset.range(number + (step > 0), 1 << 62).flat_map(
-            lambda number: self._one_pass(number, replica, 0)
-        )
-        stream = left.concatenate(whole) if left else whole
+        stream = self.passes_from(number + (step > 0), replica)
+        if step:
+            number = tf.constant(number, tf.int64)
+            order = self._epoch.examples(number) if self._source.by_number else ()
+            stream = self._one_pass(number, order, replica, step).concatenate(stream)
         return stream.map(self._numbers_last) if self._source.numbered else stream
 
-    def _one_pass(self, number: tf.Tensor, replica: int, step: int) -> Dataset:
-        """Return the batches of one pass over the data, from ``step`` on."""
-        items = self._pass_items(number, replica, self._plan.rows_before(step, replica))
+    def _one_pass(self, number: tf.Tensor, order: Any, replica: int, step: int = 0) -> Dataset:
+        """Return the batches of one pass over the data, from ``step`` on.
+
+        `order` has the example at each position, of a source that is read by number.
+        """
+        done = self._plan.rows_before(step, replica)
+        if self._source.by_number:
+            items = self._numbered_items(order[replica :: self._plan.replicas][done:])
+        else:
+            items = self._pass_items(number, replica, done)
         batches = self._batched(items, replica, step)
         if self._plan.rows(self._plan.steps - 1, replica):
             return batches
-        return batches.concatenate(self._any_row(replica % self._plan.regions))
+        return batches.concatenate(self._any_row())
 
-    def _any_row(self, region: int) -> Dataset:
-        """Return a batch with one row of a region, which does not count."""
-        item = self._source.read(*self._plan.region_bounds(region)).take(1).batch(1)
+    def _any_row(self) -> Dataset:
+        """Return a batch with one row, which does not count."""
+        if self._source.by_number:
+            item = self._numbered_items(tf.zeros([1], tf.int32))
+        else:
+            item = self._source.read(0, 1).batch(1)
         sizes = self._sizes(0, self._plan.steps - 1)
         batch = self._source.batch(item, 1).enumerate()
         return batch.map(lambda _, data: (self._source.examples_of(data), *sizes))
+
+    def _numbered_items(self, numbers: tf.Tensor) -> Dataset:
+        """Return the items with these numbers (vector, int32), in vectors."""
+        rows = self._plan.period_rows  # so that batches are cut from few vectors
+        rows *= max(1, _PIECE_BYTES // max(1, self._source.item_bytes) // rows)
+        starts = Dataset.range(0, tf.size(numbers, tf.int64), rows)
+        return starts.map(
+            lambda start: self._source.items_at(tf.cast(numbers[start : start + rows], tf.int64))
+        )
 
     def _numbers_last(self, numbered: Any, rows: tf.Tensor, total: tf.Tensor) -> tuple[Any, ...]:
         data, numbers = numbered
@@ -286,7 +320,7 @@ class Pipeline(Batches):
     def _in_pieces(self, ranges: Dataset) -> Dataset:
         """Cut ranges of examples so that some of them can be held in memory."""
         piece = max(1, _PIECE_BYTES // max(1, self._source.item_bytes))
-        if self._epoch.unit_rows <= piece and self._epoch.full_rounds:
+        if self._epoch.block <= piece:
             return ranges
         return ranges.flat_map(
             lambda start, stop: Dataset.range(start, stop, piece).map(
@@ -306,10 +340,9 @@ class Pipeline(Batches):
         positions = positions[positions < plan.examples]
         if not len(positions):
             return self._source.read(0, 0)
-        bounds = [plan.region_bounds(position % plan.regions) for position in positions]
-        starts, stops = np.array(bounds, np.int64).T
-        columns = (positions % plan.regions, starts, stops, positions // plan.regions)
-        table = tuple(tf.constant(column, tf.int64) for column in columns)
+        of_region = [tf.gather(b, positions % plan.regions) for b in self._epoch.regions(number)]
+        columns = (positions % plan.regions, *of_region, positions // plan.regions)
+        table = tuple(tf.cast(column, tf.int64) for column in columns)
 
         def region_items(region: Any, start: Any, stop: Any, skipped: Any) -> Dataset:
             items = self._source.read(start, stop)

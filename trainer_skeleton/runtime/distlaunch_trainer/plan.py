@@ -97,14 +97,12 @@ class BatchPlan:
 
     @property
     def regions(self) -> int:
-        """Contiguous parts of the data, read one after another: a divisor of the shards."""
+        """Contiguous parts of data that are read as streams, in turn: a divisor of the shards."""
         return max(n for n in range(1, _MOST_REGIONS + 1) if self.shards % n == 0)
 
-    def region_bounds(self, region: int) -> tuple[int, int]:
-        """Return the first and one past the last example of a region; the longer ones first."""
-        size, longer = divmod(self.examples, self.regions)
-        start = region * size + min(region, longer)
-        return start, start + size + (region < longer)
+    def region_size(self, region: int) -> int:
+        """Return the examples of a region."""
+        return _congruent_below(self.examples, region, self.regions)
 
     def position_of(self, shard: int, item: int) -> int:
         """Return the position in the pass of the ``item``-th example of ``shard``."""

@@ -32,6 +32,7 @@ EVERY = 16
 """A byte offset is kept for every record whose number is a multiple of this."""
 
 _SCANNED_AT_ONCE = 16
+_GZIP_RATIO = 10  # of a file with few records, whose unpacked size is not known
 _CACHE_NAME = ".records-index.json"
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
 
@@ -68,9 +69,13 @@ class FileIndex:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of the records that are used, on average."""
+        """Bytes of the records that are used, on average; unpacked ones, as far as is known."""
+        if self.compression:
+            if len(self.offsets) < 2:
+                return self.size * _GZIP_RATIO
+            return self.records * self.offsets[-1] // (EVERY * (len(self.offsets) - 1))
         is_whole = not self.first and len(self.offsets) == -(-self.records // EVERY)
-        if is_whole or self.compression:
+        if is_whole:
             return self.size
         start = self.offsets[self.first // EVERY]
         end = (self.first + self.records) // EVERY

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -24,6 +25,7 @@ Dataset = tf.data.Dataset
 _REMOTE_READS, _LOCAL_READS = 16, 4  # ranges of examples read at once
 _SEARCHED_AT_ONCE = 256  # records
 _FRAME_BYTES = 16  # of a record, around its data
+_HELD_BYTES = 256 << 20  # of data that each task keeps in memory, to have any record by its number
 _MOST_NAMED = 3  # files in a message
 _RECORD = tf.TensorSpec([], tf.string)
 _NUMBER = tf.TensorSpec([2], tf.int64)  # of a record, and the bytes that it takes
@@ -93,6 +95,7 @@ class RecordSource(ExampleSource):
         self.examples = self._ends[-1]
         size = sum(file.used_bytes for file in files)
         self.is_compressed = any(file.compression for file in files)
+        self.by_number = size <= _HELD_BYTES
         self.data_bytes = 0 if self.is_compressed else size
         self.item_bytes = size // max(1, self.examples)
         is_remote_data = any(is_remote(file.path) for file in files)
@@ -107,7 +110,7 @@ class RecordSource(ExampleSource):
             options=replace(options, cache=options.cache if records.parse else None),
         )
         self._cache = self._parser.cache
-        if options.cache and records.parse_batch:  # of the records, not of what they become
+        if options.cache and records.parse_batch and not self.by_number:  # of the records
             self._cache = ExampleCache(self.examples, options.cache)
         self._has_numbers = numbered or self._cache is not None
         self.item_spec = (_NUMBER, _RECORD) if self._has_numbers else _RECORD
@@ -143,7 +146,14 @@ class RecordSource(ExampleSource):
         )
 
     def read(self, start: Any, stop: Any) -> Dataset:
-        """Return the items of the examples ``start ... stop-1``, entering files at byte offsets."""
+        """Return the items of the examples ``start ... stop-1``, one by one."""
+        records = self._records_in(start, stop)
+        if not self._has_numbers:
+            return records
+        return Dataset.zip((Dataset.range(start, stop), records)).map(_with_bytes)
+
+    def _records_in(self, start: Any, stop: Any) -> Dataset:
+        """Return the records of the examples ``start ... stop-1``, from files' byte offsets on."""
         start, stop = (tf.cast(bound, tf.int64) for bound in (start, stop))
         bounds = [start, tf.maximum(start, stop - 1)]
         places = tf.searchsorted(self._table.ends, bounds, side="right", out_type=tf.int64)
@@ -152,7 +162,7 @@ class RecordSource(ExampleSource):
         return files.flat_map(lambda file: self._read_file(file, start, stop))
 
     def _read_file(self, file: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> Dataset:
-        """Return the items of those examples that are in a file."""
+        """Return the records of those examples that are in a file."""
         table = self._table
         first = tf.maximum(start, table.begins[file])
         count = tf.maximum(tf.minimum(stop, table.ends[file]) - first, 0)
@@ -166,11 +176,29 @@ class RecordSource(ExampleSource):
             buffer_size=size,
             byte_offsets=[offset],
         )
-        records = tf.data.experimental.from_variant(variant, _RECORD).skip(skipped).take(count)
-        if not self._has_numbers:
-            return records
-        numbers = Dataset.range(first, first + count)
-        return Dataset.zip((numbers, records)).map(_with_bytes)
+        return tf.data.experimental.from_variant(variant, _RECORD).skip(skipped).take(count)
+
+    def items_at(self, numbers: tf.Tensor) -> Any:
+        """Return the items of the examples with these numbers (vector, int64)."""
+        records = tf.gather(self._held, numbers)
+        return _with_bytes(numbers, records) if self._has_numbers else records
+
+    @cached_property
+    def _held(self) -> tf.Tensor:
+        """All records, which are read when the first one is needed (vector of strings)."""
+        with tf.init_scope(), tf.device("CPU"):
+            try:
+                bounds = self._table.begins, self._table.ends
+                files = Dataset.from_tensor_slices(bounds).interleave(
+                    lambda begin, end: self._records_in(begin, end).batch(end - begin + 1),
+                    cycle_length=self.reads_at_once,
+                    num_parallel_calls=self.reads_at_once,
+                    deterministic=True,
+                )
+                return tf.concat(list(files), 0)
+            except tf.errors.OpError as error:
+                problem = self.find_bad_record(range(self.examples)) or summarize(error)
+                raise DataError(problem) from error
 
     def read_ranges(self, ranges: Dataset) -> Dataset:
         """Return a vector of items for each range of examples; several are read at once."""
@@ -227,8 +255,9 @@ class RecordSource(ExampleSource):
         return (parsed, item[0]) if self.numbered else parsed
 
     @tf.autograph.experimental.do_not_convert
-    def find_bad_record(self, start: int, stop: int) -> str | None:
-        """Return what is wrong with the first bad one of the examples, if any is."""
+    def find_bad_record(self, numbers: Sequence[int]) -> str | None:
+        """Return what is wrong with the first bad one of consecutive examples, if any is."""
+        start, stop = int(min(numbers)), int(max(numbers)) + 1
         records = self._serialized(start, stop)
         every = _SEARCHED_AT_ONCE
         if self._records.parse_batch is None:
@@ -247,8 +276,7 @@ class RecordSource(ExampleSource):
 
     def _serialized(self, start: int, stop: int) -> Dataset:
         bounds = Dataset.from_tensors((tf.constant(start, tf.int64), tf.constant(stop, tf.int64)))
-        records = bounds.flat_map(self.read)
-        return records.map(lambda _, record: record) if self._has_numbers else records
+        return bounds.flat_map(self._records_in)
 
     def _first_problem(self, start: int, stop: int) -> str | None:
         """Return what is wrong with the first bad one of a few examples."""
@@ -327,7 +355,7 @@ class _FileTable:
         return tf.where(is_packed, zero, offset), tf.where(is_packed, record, record % EVERY)
 
 
-def _with_bytes(number: tf.Tensor, record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return a record behind its number and the bytes that it takes in its file."""
-    length = tf.cast(tf.strings.length(record), tf.int64) + _FRAME_BYTES
-    return tf.stack([number, length]), record
+def _with_bytes(numbers: tf.Tensor, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return a record, or several, behind numbers and the bytes that each takes in its file."""
+    lengths = tf.cast(tf.strings.length(records), tf.int64) + _FRAME_BYTES
+    return tf.stack([numbers, lengths], axis=-1), records

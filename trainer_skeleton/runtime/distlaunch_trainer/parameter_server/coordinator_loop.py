@@ -176,6 +176,11 @@ class CoordinatorLoop:
         self._checkpoints.wait()
         return self._progress
 
+    @property
+    def step(self) -> int:
+        """Steps that were executed, of all epochs."""
+        return self._progress.step
+
     def describe_unfinished(self) -> str:
         """Return which steps are executed, for the message of an error."""
         return f"a step after {self._progress.step}"

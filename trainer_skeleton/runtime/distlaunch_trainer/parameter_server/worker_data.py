@@ -37,8 +37,7 @@ def worker_batches(data: Data, *, shuffles: bool) -> Dataset | Callable[[], Data
         If the data are made by Python code.
     """
     pipeline, steps = data.pipeline, data.plan.steps
-    # Of fewer examples than shards, each pass has the same order.
-    if isinstance(pipeline, Pipeline) and shuffles and data.plan.examples > data.plan.shards:
+    if isinstance(pipeline, Pipeline) and shuffles:
         make = lambda: _prepared(pipeline.passes_from(_random_below(_PASSES)))  # noqa: E731
         return tf.autograph.experimental.do_not_convert(make)
     batches = pipeline.dataset(range(1))
