@@ -21,7 +21,6 @@ HIGHLY_INPUT_BOUND = 0.20
 GOOD_EFFICIENCY = 0.8
 LEAST_GAIN = 0.05  # of speed, below which two variants count as equally fast
 SPREAD = 1.3  # of the runs of a variant, from which something else is likely to have run
-LARGE_GRADIENTS = 1 << 20  # bytes, below which the latency of an exchange costs more than its size
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +158,8 @@ def _explain(best: VariantFigures, base: VariantFigures) -> tuple[str, str]:
 
 
 def _exchange(best: VariantFigures, _: VariantFigures, timing: Timing) -> tuple[str, str]:
-    remedy = f"A larger batch makes fewer exchanges{_batches_to_try(best)}"
-    size = best.gradient_bytes
-    if size and size >= LARGE_GRADIENTS:
-        remedy += f", and --exchange-dtype bfloat16 halves their {size / 1e6:,.1f} MB"
-    return f"the exchange of gradients takes {_of_step(timing, 'exchange')}", f"{remedy}."
+    remedy = f"A larger batch makes fewer exchanges{_batches_to_try(best)}."
+    return f"the exchange of gradients takes {_of_step(timing, 'exchange')}", remedy
 
 
 def _wait(_: VariantFigures, __: VariantFigures, timing: Timing) -> tuple[str, str]:

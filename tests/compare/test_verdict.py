@@ -44,8 +44,7 @@ def judged(*all_figures: VariantFigures, cores: int = 8):
         (
             step(12, exchange=6, compute=5, wait=1),
             "because the exchange of gradients takes 50 % of a step (6.00 ms of 12 ms).",
-            "fewer exchanges (compare them with --batch-sizes 256,1024), and --exchange-dtype "
-            "bfloat16 halves their 4.0 MB.",
+            "fewer exchanges (compare them with --batch-sizes 256,1024).",
         ),
         (
             step(12, {"chief": 0.1, "worker:0": 0.9}, exchange=1, compute=5, wait=6),

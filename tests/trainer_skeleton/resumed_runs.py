@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from distlaunch_trainer import Arrays, Run, checkpoints, options
 
@@ -156,6 +157,7 @@ def differences(case: str, wanted: list[int]) -> dict[str, list[str]]:
 def main() -> None:
     checkpoints.MAX_TO_KEEP = 100
     keras.utils.set_random_seed(0)
+    tf.config.experimental.enable_op_determinism()
     steps = [int(text) for text in sys.argv[1:] if text.isdecimal()]
     cases = [text for text in sys.argv[1:] if not text.isdecimal()]
     print(json.dumps({case: differences(case, steps) for case in cases}))

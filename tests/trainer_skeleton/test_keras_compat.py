@@ -448,3 +448,29 @@ def test_variables_without_weight_decay_are_known():
     optimizer = keras.optimizers.AdamW()
     optimizer.exclude_from_weight_decay(var_names=["bias"])
     assert [keras_compat.decays(optimizer, each) for each in (bias, kernel)] == [False, True]
+
+
+def updated_by_adamw(*, is_scaled, is_compiled):
+    """Return weights after some updates, and whether XLA compiles a part of one."""
+    weights = keras.Variable([[1.0], [2.0]], name="kernel")
+    adamw = keras.optimizers.AdamW(0.1, weight_decay=0.1, clipnorm=0.5)
+    adamw.build([weights])
+    optimizer = keras.optimizers.LossScaleOptimizer(adamw, 4.0) if is_scaled else adamw
+    optimizer.build([weights])
+    keras_compat.compile_updates(optimizer, lambda: is_compiled)
+    apply = tf.function(lambda gradient: optimizer.apply([gradient], [weights]))
+    rows = tf.IndexedSlices(tf.constant([[3.0]]), tf.constant([1]), tf.constant([2, 1]))
+    for gradient in (tf.constant([[4.0], [1.0]]), tf.constant([[2.0], [8.0]]), rows):
+        apply(gradient)
+    graph = apply.get_concrete_function(tf.zeros([2, 1])).graph.as_graph_def()
+    return weights.numpy(), any(f.attr["_XlaMustCompile"].b for f in graph.library.function)
+
+
+@pytest.mark.parametrize("is_scaled", [False, True])
+def test_updates_that_xla_compiles_are_the_same(is_scaled):
+    """With clipping and weight decay; rows of sparse gradients are applied without XLA."""
+    plain, is_plain_compiled = updated_by_adamw(is_scaled=is_scaled, is_compiled=False)
+    compiled, is_compiled = updated_by_adamw(is_scaled=is_scaled, is_compiled=True)
+    assert (is_plain_compiled, is_compiled) == (False, True)
+    np.testing.assert_allclose(plain, compiled, rtol=1e-6)
+    assert not np.allclose(plain, [[1.0], [2.0]])

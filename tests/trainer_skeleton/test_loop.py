@@ -108,3 +108,35 @@ def test_only_the_last_step_is_compiled_for_replicas_without_rows(calls):
     assert launched == ["launch"] * 4 + [last, "launch", last, "launch", last]
     assert traces[-1] == 2
     assert is_kept
+
+
+SKIPS = """
+import keras
+import numpy as np
+
+from distlaunch_trainer import Arrays, Run, options
+from distlaunch_trainer.errors import TrainerError
+
+def create_model():
+    model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+
+x = np.full((50, 1), np.nan)
+arguments = "--job-dir=job --epochs=3 --global-batch-size=2 --shuffle=0 --precision=mixed_float16"
+with Run(options.parser().parse_args([*arguments.split(), "--shards=1"])) as run:
+    run.load_data(lambda: Arrays(x, x))
+    with run.strategy.scope():
+        model = run.build_model(create_model)
+    try:
+        run.fit(model)
+    except TrainerError as error:
+        print(error)
+"""
+
+
+def test_updates_that_loss_scaling_skips_for_ever_end_the_run(run_code):
+    """An epoch has 25 steps, in several executions."""
+    result = run_code(SKIPS)
+    assert "50 updates in a row were skipped up to step 50, because gradients" in result.out
+    assert "epoch 1/3" in result.out

@@ -67,7 +67,7 @@ def test_the_parts_are_the_whole(steps):
 
 
 def test_the_clock_is_read_in_a_compiled_loop():
-    timer = StepTimer()
+    timer, run = StepTimer(), tf.distribute.get_strategy().run
 
     def slow(seconds, value):
         return tf.numpy_function(lambda v: (time.sleep(seconds), v)[1], [value], tf.float32)
@@ -83,7 +83,9 @@ def test_the_clock_is_read_in_a_compiled_loop():
         first = timer.start(tf.constant(3))
 
         def step(number, _):
-            _, loss = timer.time_step(first + number, lambda: slow(0.04, tf.constant(1.0)), train)
+            _, loss = timer.time_step(
+                first + number, lambda: slow(0.04, tf.constant(1.0)), train, run
+            )
             return number + 1, tf.ensure_shape(loss, [])
 
         return tf.while_loop(lambda n, _: n < 3, step, (0, tf.constant(0.0)))
@@ -100,7 +102,7 @@ def test_the_clock_is_read_in_a_compiled_loop():
 
 
 def test_a_step_ends_with_its_updates_of_variables():
-    timer, weight = StepTimer(), tf.Variable(0.0)
+    timer, weight, run = StepTimer(), tf.Variable(0.0), tf.distribute.get_strategy().run
 
     def train(batch):
         slow = tf.numpy_function(lambda value: (time.sleep(0.05), value)[1], [batch], tf.float32)
@@ -109,7 +111,7 @@ def test_a_step_ends_with_its_updates_of_variables():
 
     @tf.function(autograph=False)
     def step():
-        return timer.time_step(timer.start(tf.constant(1)), lambda: tf.constant(1.0), train)
+        return timer.time_step(timer.start(tf.constant(1)), lambda: tf.constant(1.0), train, run)
 
     step()
     assert timer.take().total.min() >= 0.05

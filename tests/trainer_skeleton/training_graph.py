@@ -2,8 +2,8 @@
 
     python -m training_graph CASE...
 
-Prints a JSON object: the collectives of each case, and moving statistics. A graph shows what GPUs
-would do, and can be read without one.
+Prints a JSON object: the graph of each case, and what steps do that are executed. A graph shows
+what GPUs would do, and can be read without one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from distlaunch_trainer.model_build import build_model
 from distlaunch_trainer.step_functions import StepFunctions
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 layers = keras.layers
 ROWS = 8
+DEVICES = ["CPU:1", "CPU:2"]  # CPU:0 is the host's, as beside GPUs
 
 
 def convolutions() -> tuple[keras.Model, Any]:
@@ -76,6 +78,13 @@ def accumulation() -> tuple[keras.Model, Any]:
     return model, (np.zeros((ROWS, 6), "float32"), np.zeros((ROWS, 1), "float32"))
 
 
+def xla_adamw() -> tuple[keras.Model, Any]:
+    model, data = convolutions()
+    adamw = keras.optimizers.AdamW(0.01, weight_decay=0.1, global_clipnorm=0.5)
+    model.compile(adamw, "sparse_categorical_crossentropy", jit_compile=True)
+    return model, data
+
+
 def masked_loss() -> tuple[keras.Model, Any]:
     hidden = [layers.Masking(), layers.Dense(4, kernel_regularizer="l2"), layers.Dense(1)]
     model = keras.Sequential([layers.Input((5, 3)), *hidden])
@@ -86,13 +95,13 @@ def masked_loss() -> tuple[keras.Model, Any]:
 CASES: dict[str, Callable[[], tuple[keras.Model, Any]]] = {
     function.__name__: function
     for function in (
-        *(convolutions, xla, xla_with_collectives, two_packs),
+        *(convolutions, xla, xla_with_collectives, xla_adamw, two_packs),
         *(embedding, accumulation, masked_loss),
     )
 }
 
 
-CASES["bfloat16"] = CASES["last_step"] = convolutions
+CASES["last_step"] = convolutions
 
 
 def batches(strategy: tf.distribute.Strategy, data: Any) -> Any:
@@ -115,11 +124,15 @@ def describe(function: tf.types.experimental.ConcreteFunction) -> dict[str, Any]
         for node in part.node_def
     ]
     all_nodes = [*graph.node, *(node for part in graph.library.function for node in part.node_def)]
+    functions = graph.library.function
+    outside = [node for part in functions if part not in xla for node in part.node_def]
     return {
         "collectives": collectives(all_nodes),
         "conditional": [c["bytes"] for c in collectives(in_branch)],
         "assignments": sum(node.op.startswith("Assign") for node in all_nodes),
         "xla": sorted({node.op for part in xla for node in part.node_def}),
+        "outside_xla": sorted({node.op for node in (*graph.node, *outside)}),
+        "branches": len(branches),
     }
 
 
@@ -151,41 +164,53 @@ def collectives(nodes: list[Any]) -> list[dict[str, Any]]:
 
 def training_graph(name: str) -> tf.types.experimental.ConcreteFunction:
     """Trace the training step of a case on two virtual devices."""
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    strategy = tf.distribute.MirroredStrategy(DEVICES)
     with strategy.scope():
         model, data = CASES[name]()
         model._symbolic_build(
             data_batch=tf.data.Dataset.from_tensor_slices(data).batch(ROWS).element_spec
         )
-    dtype = "bfloat16" if name == "bfloat16" else "float32"
-    steps = StepFunctions(model, strategy, exchange_dtype=dtype)
+    steps = StepFunctions(model, strategy)
     inputs = batches(strategy, data), tf.constant(1), tf.zeros([3]), name == "last_step"
     return steps._train_function.get_concrete_function(*inputs)
 
 
-def moving_means() -> dict[str, Any]:
-    """Train a normalisation of rows 0, 0, ... on one replica and of rows 1, 1, ... on the other."""
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+def executed() -> dict[str, Any]:
+    """Train a normalisation of rows 0, 0, ... on one replica and of rows 1, 1, ... on the other.
+
+    Return the moving means before and after they are averaged, and the types of tensors that steps
+    send between devices; those of the batches are known. The host has a device of its own.
+    """
+    strategy = tf.distribute.MirroredStrategy(DEVICES)
     with strategy.scope():
         model = keras.Sequential([layers.Input((1,)), layers.BatchNormalization(momentum=0.5)])
         model.compile("sgd", "mse")
-        spec = tf.TensorSpec((None, 1))
-        build_model(model, (spec, spec))
+        build_model(model, tuple(tf.TensorSpec((None, 1), each) for each in ("uint8", "int16")))
     steps = StepFunctions(model, strategy)
-    rows = np.repeat([[0.0], [1.0]], ROWS // 2, axis=0).astype("float32")
-    steps.train(batches(strategy, (rows, rows)), tf.constant(2), tf.zeros([3]))
+    rows = np.repeat([[0], [1]], ROWS // 2, axis=0)
+    context.enable_run_metadata()
+    data = rows.astype("uint8"), rows.astype("int16")
+    steps.train(batches(strategy, data), tf.constant(2), tf.zeros([3]))
+    graphs = context.export_run_metadata().partition_graphs
+    context.disable_run_metadata()
+    sent = [node.attr for graph in graphs for node in graph.node if node.op == "_Send"]
+    between = [each for each in sent if each["send_device"].s != each["recv_device"].s]
     values = strategy.experimental_local_results(model.layers[0].moving_mean.value)
     before = [float(value[0]) for value in values]
     steps.synchronize()
-    return {"before": before, "after": [float(value[0]) for value in values]}
+    return {
+        "before": before,
+        "after": [float(value[0]) for value in values],
+        "moved": sorted({tf.as_dtype(each["T"].type).name for each in between}),
+    }
 
 
 def main() -> None:
     (cpu,) = tf.config.list_physical_devices("CPU")
-    devices = [tf.config.LogicalDeviceConfiguration()] * 2
+    devices = [tf.config.LogicalDeviceConfiguration()] * 3
     tf.config.set_logical_device_configuration(cpu, devices)
     graphs = {name: describe(training_graph(name)) for name in sys.argv[1:]}
-    print(json.dumps({"graphs": graphs, "moving_means": moving_means()}))
+    print(json.dumps({"graphs": graphs, "executed": executed()}))
 
 
 if __name__ == "__main__":

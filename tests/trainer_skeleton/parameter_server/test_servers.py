@@ -55,9 +55,7 @@ def test_a_cluster_without_chief_or_worker_is_refused(peers, missing):
         cluster_spec(role)
 
 
-@pytest.mark.parametrize(
-    "option", ["--sync-batch-norm", "--exchange-dtype=bfloat16", "--shard-policy=off"]
-)
+@pytest.mark.parametrize("option", ["--sync-batch-norm", "--shard-policy=off"])
 def test_options_of_workers_in_step_are_refused(option):
     settings = Settings.of(parser().parse_args([option]))
     name = option.partition("=")[0]

@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from . import keras_compat
-from .all_reduce import sum_over_replicas, to_exchange
+from .all_reduce import sum_over_replicas
 from .step_timing import time_exchange
 
 
@@ -27,15 +27,10 @@ class GradientAccumulation:
         A compiled model whose optimizer is built; see :func:`accumulates_locally`.
     strategy
         The strategy that it was built in.
-    exchange_dtype
-        The data type of gradients as replicas exchange them: ``float32`` keeps their own.
     """
 
-    def __init__(
-        self, model: keras.Model, strategy: tf.distribute.Strategy, exchange_dtype: tf.DType
-    ) -> None:
+    def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy) -> None:
         self._strategy = strategy
-        self._exchange_dtype = exchange_dtype
         self._iterations = keras_compat.iteration_counter(model.optimizer)
         self._steps = model.optimizer.gradient_accumulation_steps
         self._accumulators = [
@@ -89,10 +84,8 @@ class GradientAccumulation:
         ]
         total_loss = self._loss + tf.cast(loss, tf.float64)
         self._loss.assign(0.0)
-        small = [to_exchange(total, self._exchange_dtype) for total in totals]
-        own = [tf.cast(total_loss, totals[0].dtype), *small]
-        summed_loss, *small = time_exchange(own, lambda: sum_over_replicas(own))
-        summed = [tf.cast(s, total.dtype) for s, total in zip(small, totals, strict=True)]
+        own = [tf.cast(total_loss, totals[0].dtype), *totals]
+        summed_loss, *summed = time_exchange(own, lambda: sum_over_replicas(own))
         rest = iter(summed)
         return [None if g is None else next(rest) for g in gradients], summed_loss / self._steps
 

@@ -72,11 +72,6 @@ def _sum_gradients(gradients: Sequence[Any]) -> list[Any]:
     return [next(gathered if sparse else summed) for sparse in is_sparse]
 
 
-def to_exchange(gradient: Any, dtype: tf.DType) -> Any:
-    """Return a dense gradient or rows as they are exchanged; ``float32`` keeps their data type."""
-    return gradient if dtype == tf.float32 else tf.cast(gradient, dtype)
-
-
 def with_static_shape(gradient: Any, shape: tuple[int, ...]) -> Any:
     """Return a gradient whose static shape is known, which all-reduce needs to group by size."""
     if isinstance(gradient, tf.IndexedSlices):

@@ -187,6 +187,54 @@ def observe_gradients(
     optimizer._clip_gradients = observed  # noqa: SLF001
 
 
+def compile_updates(optimizer: keras.optimizers.Optimizer, is_compiled: Callable[[], bool]) -> None:
+    """Have XLA compile an optimizer's clipping and its updates of all variables of a device.
+
+    Keras does so where it compiles whole steps. Updates by rows of sparse gradients are left out:
+    their number may be another in each step.
+
+    Parameters
+    ----------
+    optimizer
+        The optimizer; of a LossScaleOptimizer the inner one is taken.
+    is_compiled
+        Whether to compile the step that is traced.
+    """
+    own: Any = getattr(optimizer, "inner_optimizer", optimizer)
+    clip, decay = own._clip_gradients, own._apply_weight_decay  # noqa: SLF001
+    update_all = own._distributed_tf_update_step  # noqa: SLF001
+    compiled = partial(tf.function, autograph=False, jit_compile=True)
+
+    def update(strategy: Any, grads_and_vars: Sequence[Any], rate: Any) -> None:
+        if not is_compiled():
+            update_all(strategy, grads_and_vars, rate)
+            return
+        gradients, variables = map(list, zip(*grads_and_vars, strict=True))
+
+        def update_variables(gradients: list[Any], rate: Any) -> None:
+            for gradient, variable in zip(gradients, variables, strict=True):
+                if own.weight_decay is not None and decays(own, variable):
+                    factor = tf.cast(own.weight_decay, variable.dtype)
+                    variable.assign_sub(variable * factor * tf.cast(rate, variable.dtype))
+                own.update_step(gradient, variable, rate)
+
+        def on_device(_: Any, gradients: list[Any], rate: Any) -> None:
+            is_sparse = any(isinstance(gradient, tf.IndexedSlices) for gradient in gradients)
+            run = update_variables if is_sparse else compiled(update_variables)
+            value = rate.value if isinstance(rate, keras.Variable) else rate
+            run(gradients, tf.convert_to_tensor(value))
+
+        strategy.extended.update(variables[0], on_device, args=(gradients, rate), group=False)
+
+    def clipped(gradients: Any) -> Any:
+        is_dense = not any(isinstance(gradient, tf.IndexedSlices) for gradient in gradients)
+        return compiled(clip)(gradients) if is_compiled() and is_dense else clip(gradients)
+
+    own._clip_gradients = clipped  # noqa: SLF001
+    own._apply_weight_decay = lambda v: None if is_compiled() else decay(v)  # noqa: SLF001
+    own._distributed_tf_update_step = update  # noqa: SLF001
+
+
 def learning_rate_of(optimizer: keras.optimizers.Optimizer) -> Any:
     """Return an optimizer's learning rate: a variable, a schedule or a function."""
     return getattr(optimizer, "inner_optimizer", optimizer)._learning_rate  # noqa: SLF001
@@ -209,7 +257,10 @@ def set_learning_rate(
 
 
 def schedule_step(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
-    """Return the variable with the step that an optimizer computes its learning rate of."""
+    """Return the variable with the step that an optimizer computes its learning rate of.
+
+    With loss scaling it counts the updates that are not skipped.
+    """
     return iteration_counter(getattr(optimizer, "inner_optimizer", optimizer))
 
 

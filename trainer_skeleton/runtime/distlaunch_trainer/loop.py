@@ -32,7 +32,7 @@ from .plan import end_of_similar_steps
 from .profile import Profile
 from .report import Report, epoch_record
 from .run_state import RunState
-from .step_functions import Execution, StepFunctions
+from .step_functions import MAX_SKIPPED, Execution, StepFunctions
 from .step_watchdog import StepWatchdog
 from .steps_per_execution import StepsPerExecution
 from .stop_signal import StopSignal
@@ -74,8 +74,6 @@ class Loop:
         Keras callbacks.
     sync_batch_norm
         Whether all batch normalizations take their statistics from all replicas.
-    exchange_dtype
-        The data type of gradients as replicas exchange them: ``float32`` keeps their own.
     train_step
         The user's function that trains on the rows of a replica, in place of the compiled loss.
     audit
@@ -105,7 +103,6 @@ class Loop:
         checkpoint_every: int = 0,
         callbacks: Sequence[keras.callbacks.Callback] = (),
         sync_batch_norm: bool = False,
-        exchange_dtype: str = "float32",
         train_step: TrainStep | None = None,
         audit: Audit | None = None,
         step_timeout: float = 0.0,
@@ -124,16 +121,15 @@ class Loop:
         self._progress = progress
         self._epochs = epochs
         self._checkpoint_every = checkpoint_every
-        self._measurements = Measurements(
-            model, cluster, report, scalars_every=scalars_every, gradient_norm=gradient_norm
-        )
         self._steps = StepFunctions(
             model,
             cluster.strategy,
             synchronize=sync_batch_norm,
-            exchange_dtype=exchange_dtype,
             train_step=train_step,
             record_examples=audit.record if audit else None,
+        )
+        self._measurements = Measurements(
+            model, cluster, report, scalars_every=scalars_every, gradient_norm=gradient_norm
         )
         self._audit = audit
         self._single_steps = single_steps
@@ -423,18 +419,20 @@ class Loop:
         return self._steps_per_execution.propose() / self._cluster.local_replicas
 
     def _check_finite(self, offset: int, first: int, loss: float) -> None:
-        if offset < 0 or self._takes_bad_losses or self._scales_loss:
+        if offset < 0 or self._takes_bad_losses:
             return
         step = first + offset + 1
+        if isinstance(self._model.optimizer, keras.optimizers.LossScaleOptimizer):
+            raise TrainerError(
+                f"{MAX_SKIPPED} updates in a row were skipped up to step {step}, because gradients "
+                f"were not finite (mixed_float16; loss {loss}): look for bad values in the data, "
+                f"lower --learning-rate, or use --precision mixed_bfloat16; the last checkpoint is "
+                f"kept"
+            )
         raise TrainerError(
             f"the loss is not finite at step {step} ({loss}): lower --learning-rate, clip the "
             f"gradients (clipnorm) or look for bad values in the data; the last checkpoint is kept"
         )
-
-    @property
-    def _scales_loss(self) -> bool:
-        """Whether the optimizer skips steps that overflow (mixed_float16)."""
-        return isinstance(self._model.optimizer, keras.optimizers.LossScaleOptimizer)
 
     def _validate(self) -> dict[str, Any]:
         assert self._evaluator is not None

@@ -14,6 +14,9 @@ from .parameter_server.worker_step import check_has_no_step
 from .profile import Profile
 from .run_start import JoinedRun
 
+# Seconds: tasks that wait for each other cost the price of all, and one alone waits for its data.
+_TIMEOUT, _TIMEOUT_ALONE = 600, 1800
+
 
 def create_loop(
     joined: JoinedRun,
@@ -43,6 +46,10 @@ def create_loop(
         If the model, a callback or the step is not for this loop.
     """
     settings = joined.settings
+    timeout = settings.step_timeout
+    if timeout is None:
+        is_alone = joined.cluster.role.num_workers == 1 and joined.servers is None
+        timeout = _TIMEOUT_ALONE if is_alone else _TIMEOUT
     common = {
         "checkpoints": joined.checkpoints,
         "report": joined.report,
@@ -51,7 +58,7 @@ def create_loop(
         "epochs": settings.epochs,
         "checkpoint_every": settings.checkpoint_every,
         "callbacks": callbacks,
-        "step_timeout": settings.step_timeout,
+        "step_timeout": timeout,
     }
     if joined.servers is not None:
         check_has_no_step(train_step)
@@ -68,7 +75,6 @@ def create_loop(
         data.training,
         data.validation,
         sync_batch_norm=settings.sync_batch_norm,
-        exchange_dtype=settings.exchange_dtype,
         train_step=train_step,
         audit=data.audit,
         single_steps=settings.check_numerics,

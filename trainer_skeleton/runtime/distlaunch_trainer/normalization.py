@@ -132,13 +132,17 @@ def _moments_over_replicas(
     shape = [1] * rank
     shape[layer.axis] = channels
     origin = tf.stop_gradient(tf.reshape(tf.cast(layer.moving_mean.value, inputs.dtype), shape))
-    counted = tf.cast(rows > 0, inputs.dtype)
-    weights = tf.ones_like(inputs[..., :1]) if mask is None else mask[..., tf.newaxis]
-    weights = tf.broadcast_to(tf.cast(weights, inputs.dtype), tf.shape(inputs)) * counted
-    distances = tf.where(weights > 0, inputs - origin, 0)
-    sums = tf.stack(
-        [tf.reduce_sum(part, axes) for part in (weights, distances, tf.square(distances))]
-    )
+    if mask is None:  # backpropagation keeps nothing of the size of the inputs but them
+        number = tf.cast(tf.size(inputs) // channels, inputs.dtype)
+        parts = inputs - origin, tf.math.squared_difference(inputs, origin)
+        sums = tf.stack([tf.fill([channels], number), *(tf.reduce_sum(p, axes) for p in parts)])
+    else:
+        weights = tf.cast(mask[..., tf.newaxis], inputs.dtype)
+        weights = tf.broadcast_to(weights, tf.shape(inputs))
+        distances = tf.where(weights > 0, inputs - origin, 0)
+        parts = weights, distances, tf.square(distances)
+        sums = tf.stack([tf.reduce_sum(part, axes) for part in parts])
+    sums = tf.where(rows > 0, sums, 0)
     if fraction is None:
         (sums,) = sum_over_replicas([sums])
     else:

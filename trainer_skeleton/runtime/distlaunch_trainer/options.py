@@ -50,8 +50,8 @@ class Settings:
     parallel_calls: int | None = None
     prefetch: int | None = None
     precision: str | None = None
+    tf32: bool = True
     sync_batch_norm: bool = False
-    exchange_dtype: str = "float32"
     checkpoint_every: int = 0
     strategy: str | None = None
     cross_device_ops: str | None = None
@@ -63,7 +63,7 @@ class Settings:
     export_metric: str = "val_loss"
     export_mode: str | None = None
     check_numerics: bool = False
-    step_timeout: int = 1800
+    step_timeout: int | None = None
     allow_cpu: bool = False
     gpu_memory_growth: bool = False
     histograms: bool = False
@@ -266,16 +266,15 @@ def parser(
         help="numbers to compute with (float32)",
     )
     add(
+        "--tf32",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="multiply float32 in TF32 on GPUs that have it, as TensorFlow does (yes)",
+    )
+    add(
         "--sync-batch-norm",
         action="store_true",
         help="have every batch normalisation see the rows of all replicas",
-    )
-    add(
-        "--exchange-dtype",
-        choices=("float32", "bfloat16"),
-        default="float32",
-        help="numbers in which replicas exchange gradients: bfloat16 halves the bytes and rounds, "
-        "so that weights depend on the number of replicas (%(default)s)",
     )
     add(
         "--checkpoint-every",
@@ -348,9 +347,9 @@ def parser(
     add(
         "--step-timeout",
         type=_at_least(0),
-        default=1800,
         metavar="SECONDS",
-        help="time without a finished step after which a task ends; 0 for none (%(default)s)",
+        help="time without a finished step after which a task ends; 0 for none (600, 1800 for a "
+        "task alone)",
     )
     add(
         "--allow-cpu",

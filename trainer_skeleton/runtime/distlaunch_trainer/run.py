@@ -324,7 +324,7 @@ class Run(AbstractContextManager):
             "model": folders.model,
             "model_files": files,
             "timing": self._loop.timing if self._loop else None,
-            "gradient_bytes": gradient_bytes(model, self._settings.exchange_dtype),
+            "gradient_bytes": gradient_bytes(model),
             "machine": machine_facts(),
         }
         summary |= self._results

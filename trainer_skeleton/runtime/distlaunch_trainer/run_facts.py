@@ -85,7 +85,7 @@ def machine_facts() -> dict[str, Any]:
     }
 
 
-def gradient_bytes(model: keras.Model, exchange_dtype: str) -> int | None:
+def gradient_bytes(model: keras.Model) -> int | None:
     """Return the bytes of one replica's gradients as they are exchanged in each step.
 
     None for a model with trained embeddings, of which only the rows of a batch are exchanged.
@@ -93,10 +93,8 @@ def gradient_bytes(model: keras.Model, exchange_dtype: str) -> int | None:
     layers = keras_compat.all_layers(model)
     if any(isinstance(layer, keras.layers.Embedding) and layer.trainable for layer in layers):
         return None
-    exchange = tf.as_dtype(exchange_dtype)
     return sum(
-        math.prod(variable.shape)
-        * (exchange.size if exchange != tf.float32 else tf.as_dtype(variable.dtype).size)
+        math.prod(variable.shape) * tf.as_dtype(variable.dtype).size
         for variable in model.trainable_variables
     )
 

@@ -22,6 +22,10 @@ from .step_logs import StepLogs
 from .step_timing import StepTimer
 from .training_step import TrainingStep
 
+MAX_SKIPPED = 50
+"""Updates in a row that may be skipped with loss scaling: it halves the scale at each, and one of
+2**-35 of that at the start helps no gradient."""
+
 
 class Execution(NamedTuple):
     """The results of several training steps that were executed together, as scalars and vectors.
@@ -31,7 +35,8 @@ class Execution(NamedTuple):
     loss
         The last step's loss over all replicas.
     not_finite
-        The first step whose loss was not finite, from 0, or -1.
+        The first step whose loss was not finite, from 0, or -1. With loss scaling the first one
+        that ends `MAX_SKIPPED` steps without an update.
     steps
         The number of steps; 0 if a task signaled to stop.
     rows
@@ -61,8 +66,6 @@ class StepFunctions:
         The strategy that it was built in.
     synchronize
         Whether all batch normalizations take their statistics from all replicas.
-    exchange_dtype
-        ``bfloat16`` to exchange gradients as such, ``float32`` to keep their data type.
     train_step
         The user's function that trains on the rows of a replica, in place of the compiled loss.
     record_examples
@@ -75,7 +78,6 @@ class StepFunctions:
         strategy: tf.distribute.Strategy,
         *,
         synchronize: bool = False,
-        exchange_dtype: str = "float32",
         train_step: TrainStep | None = None,
         record_examples: Callable[[np.ndarray], None] | None = None,
     ) -> None:
@@ -91,10 +93,16 @@ class StepFunctions:
                 keras_random.global_generator()  # replicas are traced where none can be created
         keras_compat.disable_gradient_aggregation(model.optimizer)
         use_cross_replica_cond()
-        self._training_step = TrainingStep(self._replicas, exchange_dtype=exchange_dtype)
+        self._training_step = TrainingStep(self._replicas)
         self._evaluation_step = EvaluationStep(self._replicas)
         # XLA compiles each step of a TPU, and has no clock.
-        self.timer = None if self._replicas.is_compiled else StepTimer()
+        self.timer = StepTimer() if _has_clock() and not self._replicas.is_compiled else None
+        self._updates = self._skipped = None
+        if isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer):
+            self._updates = keras_compat.schedule_step(model.optimizer)
+            with tf.device("CPU:0"):
+                self._last_update = tf.Variable(0, trainable=False)
+                self._skipped = tf.Variable(0, trainable=False)
         self._last_logs: tuple[StepLogs, tf.Tensor] | None = None
         self.graph: tf.Graph | None = None  # of the training steps that were traced last
         self._train_function = tf.function(self._train, autograph=False)
@@ -197,7 +205,7 @@ class StepFunctions:
             number: tf.Tensor, _: tf.Tensor, not_finite: tf.Tensor, rows: tf.Tensor, __: tf.Tensor
         ) -> tuple[tf.Tensor, ...]:
             batch, loss, others = self._timed_step(first + number, batches, has_empty_replicas)
-            is_first = tf.logical_and(not_finite < 0, ~tf.math.is_finite(loss))
+            is_first = tf.logical_and(not_finite < 0, self._is_lost(loss))
             not_finite = tf.where(is_first, number, not_finite)
             return number + 1, loss, not_finite, rows + self._replicas.first(batch[2]), others
 
@@ -206,6 +214,20 @@ class StepFunctions:
         if self._training_step.has_local_loss:
             loss, not_finite = self._replicas.run(self._replicas.agree_on_loss, loss, not_finite)
         return loss, not_finite, steps, rows, signals, others
+
+    def _is_lost(self, loss: tf.Tensor) -> tf.Tensor:
+        """Return whether training a step did not work, and will not."""
+        is_good = tf.math.is_finite(loss)
+        if self._updates is None or self._skipped is None:
+            return ~is_good
+        custom = self._replicas.custom
+        if not (custom.has_train_step or custom.function):  # which may use other optimizers
+            update = tf.cast(self._updates.value, tf.int32)
+            is_good = tf.not_equal(update, self._last_update)
+            self._last_update.assign(update)
+        skipped = tf.where(is_good, 0, self._skipped + 1)
+        self._skipped.assign(skipped)
+        return tf.equal(skipped, MAX_SKIPPED)
 
     def _timed_step(
         self, number: tf.Tensor, batches: Any, has_empty_replicas: bool
@@ -218,7 +240,8 @@ class StepFunctions:
         if self.timer is None:
             batch = batches.get_next()
             return batch, *train(batch)
-        return self.timer.time_step(number, batches.get_next, train)
+        run = self._replicas.strategy.run
+        return self.timer.time_step(number, batches.get_next, train, run)
 
     def _evaluate(self, batches: Any, steps: tf.Tensor, *, has_empty_replicas: bool) -> tf.Tensor:
         def evaluate(number: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -234,6 +257,15 @@ class StepFunctions:
     def _metric_sums(self) -> list[tf.Tensor]:
         """Return the metric variables, summed over the replicas."""
         return self._replicas.run(self._replicas.metrics.sums)
+
+
+def _has_clock() -> bool:
+    """Return whether TensorFlow allows to read the clock; not after ``enable_op_determinism()``."""
+    try:
+        tf.timestamp()
+    except tf.errors.FailedPreconditionError:
+        return False
+    return True
 
 
 def _repeat(

@@ -57,19 +57,31 @@ class StepTimer:
         number: tf.Tensor,
         get_batch: Callable[[], Any],
         train: Callable[[Any], tuple[tf.Tensor, ...]],
+        run: Callable[[Callable[..., Any], tuple[Any, ...]], Any],
     ) -> tuple[Any, ...]:
         """Return the next batch and what ``train`` returns of it, and record the step's times.
 
-        The number is that of `start`, and one more for each step of the execution.
+        Parameters
+        ----------
+        number
+            That of `start`, and one more for each step of the execution.
+        get_batch, train
+            The step.
+        run
+            Calls a function on each replica with its part of arguments, on the replica's device.
         """
         start = tf.timestamp()
         batch = get_batch()
         tensors = tf.nest.flatten(batch, expand_composites=True)  # None: an output without targets
         with tf.control_dependencies([tensor for tensor in tensors if tensor is not None]):
             ready = tf.timestamp()
-        with tf.control_dependencies([ready]):  # otherwise the step may run before the clock
-            tensors = [tensor if tensor is None else tf.identity(tensor) for tensor in tensors]
-            batch = tf.nest.pack_sequence_as(batch, tensors, expand_composites=True)
+
+        @tf.autograph.experimental.do_not_convert
+        def copy(batch: Any) -> Any:  # otherwise the step may run before the clock
+            with tf.control_dependencies([ready]):
+                return tf.nest.map_structure(lambda v: None if v is None else tf.identity(v), batch)
+
+        batch = run(copy, (batch,))
         self._thread = None
         graph = tf.compat.v1.get_default_graph()
         before = len(graph.get_operations())

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from . import keras_compat
 from .accumulation import GradientAccumulation, accumulates_locally
 from .all_reduce import (
     CollectiveInXlaError,
@@ -20,7 +21,6 @@ from .all_reduce import (
     no_collectives,
     scale,
     sum_gradients,
-    to_exchange,
     with_static_shape,
 )
 from .errors import ModelError
@@ -61,8 +61,6 @@ class TrainingStep:
     ----------
     replicas
         The model.
-    exchange_dtype
-        ``bfloat16`` to exchange gradients as such, ``float32`` to keep their data type.
 
     Attributes
     ----------
@@ -72,18 +70,18 @@ class TrainingStep:
         Accumulates gradients locally; None if the model's optimizer does, or does not accumulate.
     """
 
-    def __init__(self, replicas: ModelReplicas, *, exchange_dtype: str) -> None:
+    def __init__(self, replicas: ModelReplicas) -> None:
         self._replicas = replicas
         self._model = replicas.model
-        self._exchange_dtype = tf.as_dtype(exchange_dtype)
         self._gathers_rows = False  # set when the step is traced
+        self._is_compiled = False  # by XLA, set when the forward pass is traced
+        if self._model.jit_compile and not replicas.is_compiled:
+            keras_compat.compile_updates(self._model.optimizer, lambda: self._is_compiled)
         self.logs = StepLogs()
         is_custom = replicas.custom.has_train_step or replicas.custom.function
         accumulates = not is_custom and accumulates_locally(self._model, replicas.count)
         self.accumulation = (
-            GradientAccumulation(self._model, replicas.strategy, self._exchange_dtype)
-            if accumulates
-            else None
+            GradientAccumulation(self._model, replicas.strategy) if accumulates else None
         )
 
     @property
@@ -194,8 +192,8 @@ class TrainingStep:
     def _forward_and_backward(self, data: Any, rows: StepRows) -> _LocalResults:
         """Differentiate this replica's share of the loss.
 
-        With ``jit_compile`` XLA compiles it, once for each shape of a batch; unless it has
-        collectives, which XLA does not compile.
+        With ``jit_compile`` XLA compiles it, once for each shape of a batch, and the optimizer;
+        unless it has collectives, which XLA does not compile.
         """
         is_uncompiled = not self._model.jit_compile or is_same()  # XLA needs constant shapes
         if is_uncompiled or self._replicas.is_compiled:
@@ -209,9 +207,11 @@ class TrainingStep:
 
         try:
             compiled = tf.function(gradients, jit_compile=True)
-            return compiled(data, rows.local_rows, rows.global_rows)
+            results = compiled(data, rows.local_rows, rows.global_rows)
         except CollectiveInXlaError:
             return self._gradients(data, rows)
+        self._is_compiled = True
+        return results
 
     def _gradients(self, data: Any, rows: StepRows) -> _LocalResults:
         replicas, optimizer = self._replicas, self._model.optimizer
@@ -251,11 +251,9 @@ class TrainingStep:
         self._gathers_rows = any(isinstance(g, tf.IndexedSlices) for g in present)
         wire = tf.float64 if loss.dtype == tf.float64 else tf.float32
         scalars = [loss] if local.divisor is None else [loss, local.divisor]
-        small = [to_exchange(gradient, self._exchange_dtype) for gradient in present]
-        sums = sum_gradients([*(tf.cast(scalar, wire) for scalar in scalars), *small])
+        sums = sum_gradients([*(tf.cast(scalar, wire) for scalar in scalars), *present])
         loss, *divisor = (tf.cast(total, loss.dtype) for total in sums[: len(scalars)])
-        small = sums[len(scalars) :]
-        rest = iter([tf.cast(s, g.dtype) for s, g in zip(small, present, strict=True)])
+        rest = iter(sums[len(scalars) :])
         summed = [None if g is None else next(rest) for g in gradients]
         return self._divide(summed, loss, *divisor) if divisor else (summed, loss)
 

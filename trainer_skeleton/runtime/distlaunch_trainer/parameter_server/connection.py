@@ -107,7 +107,6 @@ def _check_options(settings: Settings) -> None:
     refused = {
         "--cross-device-ops": settings.cross_device_ops,
         "--sync-batch-norm": settings.sync_batch_norm,
-        "--exchange-dtype": settings.exchange_dtype != "float32",
         "--shard-policy": settings.shard_policy,
     }
     for name, is_set in refused.items():
