@@ -1,7 +1,8 @@
-"""Several steps per execution, and batches of which the last has one row for two workers."""
+"""Several steps per execution, last batches of one row for two workers, and shards of its own."""
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import layers
 
 keras.utils.set_random_seed(13)
@@ -24,6 +25,15 @@ model.compile(
     steps_per_execution=4,
 )
 model.fit(x, y, batch_size=12, epochs=3, class_weight={0: 1.0, 1: 2.0}, shuffle=False)
+
+
+def shard(context):
+    data = tf.data.Dataset.from_tensor_slices((x, y))
+    data = data.shard(context.num_input_pipelines, context.input_pipeline_id)
+    return data.batch(context.get_per_replica_batch_size(12))
+
+
+model.fit(tf.distribute.get_strategy().distribute_datasets_from_function(shard), epochs=2)
 for name, value in model.evaluate(x, y, batch_size=24, return_dict=True).items():
     print(name, value)
 print("Predictions:", float(model.predict(x, batch_size=30).sum()))

@@ -114,8 +114,8 @@ def are_parts(batch: Any) -> bool:
 def unpack_batch(batch: Any) -> tuple[Any, StepRows]:
     """Return a replica's data and its rows; called in a replica.
 
-    Batches that `split_batches` did not make, such as those of ``train_on_batch``, are a replica's
-    own as they are.
+    Batches that `split_batches` did not make, such as those of ``train_on_batch`` and of a data set
+    that the script has distributed, are a replica's own as they are.
     """
     context = tf.distribute.get_replica_context()
     replicas = context.num_replicas_in_sync
@@ -128,7 +128,21 @@ def unpack_batch(batch: Any) -> tuple[Any, StepRows]:
         return part[DATA], StepRows(part[ROWS], total, replicas, MAY_BE_EMPTY in part)
     own = row_count(batch)
     total = context.all_reduce(tf.distribute.ReduceOp.SUM, own)
-    return batch, StepRows(own, total, replicas, may_be_empty=False)
+    if tf.get_static_value(own) is not None:
+        return batch, StepRows(own, total, replicas, may_be_empty=False)
+    # TensorFlow gives empty batches to the replicas whose data have ended before others'.
+    padded = tf.nest.map_structure(lambda value: _with_row(value, own), batch)
+    return padded, StepRows(own, total, replicas, may_be_empty=True)
+
+
+def _with_row(value: Any, rows: tf.Tensor) -> Any:
+    """Return an array with a row of zeros if a batch has none."""
+    is_array = tf.is_tensor(value) and not isinstance(value, tf.RaggedTensor | tf.SparseTensor)
+    if not is_array or not value.shape.rank:
+        return value
+    missing = tf.cast(rows == 0, tf.int32)
+    zeros = tf.zeros(tf.concat([[missing], tf.shape(value)[1:]], 0), value.dtype)
+    return tf.ensure_shape(tf.concat([value, zeros], 0), value.shape)
 
 
 def data_spec(dataset: Any) -> Any:

@@ -16,7 +16,7 @@ from distlaunch_trainer.model_state import find_optimizers
 from . import weighting
 from .batches import data_spec
 from .session import FitData, Session
-from .shared_data import distribute
+from .shared_data import distribute, observe_distributed
 
 
 def install(cluster: Cluster, session: Session) -> None:
@@ -45,11 +45,14 @@ def _distribute(
 ) -> tuple[Any, Any]:
     """Return a data set of this task's part, and the specification of a global batch."""
     adapter = batches.data_adapter
-    session.observe(FitData(batches, _examples(adapter), adapter.batch_size))
     with session.shuffled_arrays():
         dataset = adapter.get_tf_dataset()
-    if isinstance(dataset, tf.distribute.DistributedDataset):
+    if isinstance(dataset, tf.distribute.DistributedDataset):  # each replica has its own batches
+        session.observe(FitData(batches, None, None))
+        if cluster.replicas > 1:
+            observe_distributed(batches, session)
         return dataset, None
+    session.observe(FitData(batches, _examples(adapter), adapter.batch_size))
     spec = data_spec(dataset)
     if cluster.replicas == 1:
         return dataset, spec

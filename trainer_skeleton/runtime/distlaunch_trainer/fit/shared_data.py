@@ -72,6 +72,27 @@ def distribute(
     )
 
 
+def observe_distributed(batches: FitBatches, session: Session) -> None:
+    """Take note of data that the script has distributed, of which each replica has its own.
+
+    Epochs get the length of the longest part; tasks know only that of their own part.
+
+    Raises
+    ------
+    DataError
+        If they are for ``predict``.
+    """
+    if session.call.startswith("predict"):
+        raise DataError(
+            "predict() cannot order the rows of a distributed data set: give it the tf.data.Dataset"
+        )
+    own, reading = batches.data_adapter.num_batches, f"to read the data of {session.call}"
+    counts = session.rendezvous.exchange("length", own, reading)
+    if None not in counts and len(set(counts)) > 1:
+        batches.set_length(max(counts))
+    session.comparison = None
+
+
 def _of_each_task(
     batches: FitBatches,
     dataset: tf.data.Dataset,
