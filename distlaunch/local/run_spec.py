@@ -126,6 +126,8 @@ def parse_program(job: Job | None, words: tuple[str, ...], job_dir: str | None) 
             f"distlaunch.yaml: env.KERAS_BACKEND: a module runs with tensorflow, got {backend!r}: "
             "remove it, or run a program of your own after '--'"
         )
-    args = job.args if job_dir is None else tuple(without_job_dir(job.args))
+    # An option of that name is the script's own, and may be required.
+    keeps_args = job_dir is None or job.is_script
+    args = job.args if keeps_args else tuple(without_job_dir(job.args))
     module, *script = job.main
     return Module(module, (*script, *args, *words))

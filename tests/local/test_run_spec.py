@@ -39,6 +39,12 @@ def test_arguments_follow_those_of_the_file_of_which_a_folder_given_before_is_le
     assert parse_program(by_file, (), None) == Module("trainer.task", by_file.args)
 
 
+def test_a_script_keeps_its_own_option_for_a_folder():
+    by_file = replace(job("--job-dir=own"), script_module="a.task")
+    words = ("-m", "a.task", "--job-dir=own", "--more")
+    assert parse_program(by_file, ("--more",), "b") == Module("distlaunch_trainer.fit", words)
+
+
 def test_a_script_runs_under_fit_with_its_arguments():
     by_file = replace(job("--epochs", "5"), script="train.py")
     expected = Module("distlaunch_trainer.fit", ("train.py", "--epochs", "5", "--more"))
