@@ -300,6 +300,19 @@ def replace_loss_reduction(
             setattr(keras_loss, name, conditional)
 
 
+def replace_added_losses(rescale: Callable[[Any], Any]) -> None:
+    """Have Keras add ``rescale(loss)`` for each loss of ``add_loss()`` and each regularizer."""
+    trainer: Any = keras.Model
+    if not getattr(trainer._aggregate_additional_loss, "is_replaced", False):  # noqa: SLF001
+        aggregate = trainer._aggregate_additional_loss  # noqa: SLF001
+
+        def rescaled(model: Any, loss: Any) -> Any:
+            return aggregate(model, rescale(loss))
+
+        rescaled.is_replaced = True  # type: ignore[attr-defined]
+        trainer._aggregate_additional_loss = rescaled  # noqa: SLF001
+
+
 def _scale_unless(scale: Callable[[Any], Any], is_scaled: Callable[[], bool], value: Any) -> Any:
     return value if is_scaled() else scale(value)
 

@@ -7,6 +7,7 @@ local rows; the shares of all replicas must sum to the loss that one worker woul
   all replicas, such as the regularizers of weights. Keras's losses that are no means over the rows
   (sums; means over unmasked time steps or over sample weights) are rescaled where Keras reduces
   them, so that the same factor is right.
+- A loss of ``add_loss()`` that is a sum over the rows is rescaled likewise, where Keras adds it.
 - Activity regularizers are sums over the rows in some versions of Keras.
 
 The divisor of a masked loss is known when all replicas have counted. A model with one such loss
@@ -19,6 +20,7 @@ A loss with one number per row (reduction ``"none"``) is summed by the gradient,
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -30,6 +32,7 @@ import tensorflow as tf
 
 from . import keras_compat
 from .all_reduce import sum_over_replicas
+from .row_sums import is_row_sum, sums_rows
 
 _WEIGHTED_MEAN = "mean_with_sample_weight"
 _MEANS = {"sum_over_batch_size", "mean", _WEIGHTED_MEAN}
@@ -142,7 +145,8 @@ class Losses:
                 return self._undivided(y, predicted, weights, rows)
         # Models written for Keras before 3.3 have no `training`.
         options = {"training": training} if self._takes_training else {}
-        with normalize_globally(rows):
+        known = _activity_losses(self._model) if self._sums_activity else []
+        with normalize_globally(rows, known_sums=known):
             loss = self._model.compute_loss(x, y, predicted, weights, **options)
         if loss.shape.rank:
             return _share_of_rows(loss, rows)
@@ -242,7 +246,9 @@ def current_rows() -> StepRows | None:
 
 
 @contextmanager
-def normalize_globally(rows: StepRows, *, divide_later: bool = False) -> Iterator[list[tf.Tensor]]:
+def normalize_globally(
+    rows: StepRows, *, divide_later: bool = False, known_sums: list[Any] | None = None
+) -> Iterator[list[tf.Tensor]]:
     """Rescale Keras's losses, reduced in here, so that they are means over ``rows``.
 
     Parameters
@@ -251,6 +257,8 @@ def normalize_globally(rows: StepRows, *, divide_later: bool = False) -> Iterato
         The rows of the step.
     divide_later
         Whether a loss with a divisor is not rescaled.
+    known_sums
+        Losses of ``add_loss()`` that are sums over the rows, and that the caller rescales.
 
     Yields
     ------
@@ -258,13 +266,32 @@ def normalize_globally(rows: StepRows, *, divide_later: bool = False) -> Iterato
         The replica's divisor of a loss that is not rescaled.
     """
     keras_compat.replace_loss_reduction(_globally_normalized, lambda: current_rows() is not None)
+    keras_compat.replace_added_losses(_added)
     divisors: list[tf.Tensor] = []
     _replica_rows.rows = rows
+    _replica_rows.known_sums = known_sums or []
     _replica_rows.divisors = divisors if divide_later else None
     try:
         yield divisors
     finally:
         _replica_rows.rows = None
+
+
+def _added(loss: Any) -> Any:
+    """Return a loss of ``add_loss()``, rescaled to a mean over the rows if it is a sum of them."""
+    rows = current_rows()
+    is_known = any(loss is other for other in _replica_rows.known_sums) if rows else True
+    if is_known or not tf.is_symbolic_tensor(loss) or not sums_rows(loss):
+        return loss
+    if loss.shape.rank or is_row_sum(loss):
+        return tf.math.divide_no_nan(loss, rows.local_fraction(loss.dtype))
+    if rows.replicas > 1:
+        warnings.warn(
+            f"add_loss() is given {loss.name}, which adds a sum over the rows to another term: the "
+            f"weights depend on the number of replicas; call it once for each, or use means",
+            stacklevel=2,
+        )
+    return loss
 
 
 def _globally_normalized(reduce: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:

@@ -18,10 +18,9 @@ from . import keras_compat
 from .custom_steps import overrides, weights_scalars
 from .losses import StepRows, normalize_globally
 from .model_state import find_optimizers
+from .row_sums import sums_rows
 
 _VARIABLES = (keras.Variable, tf.Variable)
-_ELEMENTWISE = {"Add", "AddN", "AddV2", "Cast", "Identity", "Maximum", "Mul", "Neg", "Pack", "Sub"}
-_QUOTIENTS = {"DivNoNan", "RealDiv"}
 
 
 def build_model(model: keras.Model, batch_spec: Any) -> list[str]:
@@ -64,7 +63,7 @@ def _notes(
 ) -> Iterator[str]:
     """Return what of a model's own step depends on the number of replicas."""
     step = f"{type(model).__name__}.train_step()"
-    if any(map(_sums_rows, targets)):
+    if any(map(sums_rows, targets)):
         yield (
             f"{step} differentiates a sum over the rows of a batch, and each replica's gradients "
             f"are averaged: the weights depend on the number of replicas; use a mean over the rows"
@@ -80,28 +79,6 @@ def _notes(
             f"{step} returns {', '.join(others)}, which no metric has: the logs have the last "
             f"step's mean over the replicas, weighted by their rows"
         )
-
-
-def _sums_rows(value: tf.Tensor) -> bool:
-    """Return whether a loss has a sum over the rows of a batch that is not divided by a count."""
-    if value.shape.rank != 0:
-        return True  # tapes sum the numbers of a vector
-    pending, seen = [value], set()
-    while pending:
-        operation = pending.pop().op
-        if operation in seen:
-            continue
-        seen.add(operation)
-        inputs = list(operation.inputs)
-        if operation.type == "Sum" and inputs[0].shape.rank and inputs[0].shape[0] is None:
-            axes = tf.get_static_value(inputs[1])
-            if axes is None or 0 in axes.ravel() % inputs[0].shape.rank:
-                return True
-        elif operation.type in _ELEMENTWISE:
-            pending.extend(inputs)
-        elif operation.type in _QUOTIENTS and tf.get_static_value(inputs[1]) is not None:
-            pending.append(inputs[0])
-    return False
 
 
 @contextmanager

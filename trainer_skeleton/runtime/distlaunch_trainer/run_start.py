@@ -14,6 +14,7 @@ from . import devices, keras_compat, keras_random, messages, same_random, stop_s
 from .checkpoints import Checkpoint, Checkpoints, TrainingState
 from .cluster import Cluster, Role, role_from
 from .data_setup import resolve_option
+from .downloads import share_downloads
 from .errors import ClusterError
 from .evaluation import read_checkpoint
 from .evaluator_status import ChiefSide, has_evaluator
@@ -143,6 +144,8 @@ def _connect(role: Role, settings: Settings, report: Report) -> tuple[Cluster, S
     if not coordinates(role, settings):
         cluster = Cluster(role, connect(role, settings))
         report.log(describe(cluster.strategy, role))
+        if role.num_workers > 1:
+            share_downloads()
         return cluster, None
     servers = None if settings.evaluate else connect_to_servers(role, settings)
     if servers is not None:  # with --evaluate the chief evaluates alone

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from distlaunch_trainer import devices, explain, keras_random, same_random, stop_signal
 from distlaunch_trainer.cluster import Cluster, Role, role_from
+from distlaunch_trainer.downloads import share_downloads
 from distlaunch_trainer.errors import TrainerError
 from distlaunch_trainer.job_folders import Folders, folders_from
 from distlaunch_trainer.report import Report, write_summary
@@ -87,6 +88,8 @@ def run_script(options: argparse.Namespace) -> None:
     # All tasks must draw the same numbers, e.g. to shuffle the data alike.
     keras.utils.set_random_seed(0)
     session.install()
+    if cluster.role.num_workers > 1:
+        share_downloads()
     if library is keras:
         hooks.install(cluster, session)
     if cluster.replicas > 1:

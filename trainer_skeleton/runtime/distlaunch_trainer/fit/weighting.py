@@ -59,7 +59,7 @@ def weighted(model: keras.Model, step: StepFunction, *, average_logs: bool) -> S
         before = _values(_changed(model, normalizations)) if rows.may_be_empty else []
         synchronized = normalizations.in_replica(rows.local_rows, rows.local_fraction)
         with normalize_globally(rows), synchronized, drawing_for(_contiguous(data, batch, rows)):
-            logs = step(data)
+            logs = step(_with_any_rows(data))
         for variable, value in before:
             variable.assign(tf.where(rows.local_rows > 0, variable.value, value))
         return _averaged(logs, rows) if average_logs else logs
@@ -90,6 +90,18 @@ def drawing(step: StepFunction) -> StepFunction:
             return step(batch)
 
     return drawing_step
+
+
+def _with_any_rows(data: Any) -> Any:
+    """Return data without a static number of rows, by which sums over the rows are known."""
+    return tf.nest.map_structure(
+        lambda value: (
+            tf.compat.v1.placeholder_with_default(value, [None, *value.shape[1:]])
+            if isinstance(value, tf.Tensor) and value.shape.rank
+            else value
+        ),
+        data,
+    )
 
 
 def _contiguous(data: Any, batch: Any, rows: StepRows) -> BatchRows | None:
