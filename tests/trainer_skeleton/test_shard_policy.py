@@ -165,6 +165,29 @@ def from_files(folder):
     return tf.data.TFRecordDataset(paths).map(tf.strings.to_number).shuffle(30)
 
 
+MAPPED = lambda: numbers(101).batch(10).map(lambda n: n[n > 5])  # noqa: E731
+
+
+@pytest.mark.parametrize(
+    ("create", "replicas", "steps"),
+    [
+        (lambda: numbers(101).batch(10).prefetch(1), 2, {10}),
+        (lambda: numbers(102).batch(10).cache(), 2, set()),
+        (lambda: numbers(101).filter(lambda n: n > 0).padded_batch(10), 2, {10}),
+        (lambda: numbers(101).batch(10).take(3), 2, set(range(11))),
+        (lambda: numbers(101).batch(10).repeat(2), 2, set(range(11))),
+        (MAPPED, 2, set(range(11))),
+        (lambda: numbers(101).batch(10, drop_remainder=True), 2, set()),
+    ],
+)
+def test_steps_that_may_leave_replicas_idle(create, replicas, steps):
+    """By the type of the data set: the last batch alone may be small, or any one."""
+    plan = opened(create, task_of(0, 1, replicas)).plan
+    assert {step for step in range(11) if plan.has_empty_replicas(step)} == steps
+    if plan.steps == 11:
+        assert {step - 11 for step in range(11, 22) if plan.has_empty_replicas(step)} == steps
+
+
 # With two tasks, one has 25 + 9 rows and the other 7.
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("policy", ["auto", "file"])

@@ -151,6 +151,8 @@ class SharedBatchPlan:
         Rows of a pass; None if unknown or endless.
     least_rows
         Rows of the smallest batch; None if unknown.
+    only_last_differs
+        Whether all batches but the last of a pass have `global_batch` rows.
 
     Raises
     ------
@@ -163,6 +165,7 @@ class SharedBatchPlan:
     steps: int | None = None
     examples: int | None = None
     least_rows: int | None = None
+    only_last_differs: bool = False
 
     def __post_init__(self) -> None:
         if self.steps == 0:
@@ -174,9 +177,12 @@ class SharedBatchPlan:
                 f"batch({self.replicas}) or more"
             )
 
-    def has_empty_replicas(self, step: int) -> bool:  # noqa: ARG002 - batches are not known
-        """Return whether a batch may have fewer rows than there are replicas."""
-        return self.replicas > 1 and (self.least_rows is None or self.least_rows < self.replicas)
+    def has_empty_replicas(self, step: int) -> bool:
+        """Return whether the batch of a step, counted over all passes, may leave replicas idle."""
+        if self.replicas == 1 or (self.least_rows or 0) >= self.replicas:
+            return False
+        is_known = self.only_last_differs and self.steps is not None
+        return not is_known or step % self.steps == self.steps - 1
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ from .run_start import join_run
 from .step_functions import StepFunctions
 from .step_timing import input_hint
 from .strategy import check_same_strategy
+from .user_dataset import keep_order
 from .user_model import (
     checked_callbacks,
     create_compiled_model,
@@ -98,6 +99,8 @@ class Run(AbstractContextManager):
         self._joined = joined = join_run(options)
         self._settings, self._cluster = joined.settings, joined.cluster
         self._folders, self._report, self._stop = joined.folders, joined.report, joined.stop
+        if self._cluster.role.num_workers > 1:
+            keep_order()
         self._data: TrainingData | None = None
         self._step_notes: list[str] = []
         self._loop: Loop | CoordinatorLoop | None = None

@@ -19,7 +19,7 @@ from .pipeline import Data
 from .plan import SharedBatchPlan, UnevenBatchPlan
 from .report import Report
 from .same_rows import RowComparison, different_rows, facts_of
-from .user_dataset import BatchSource
+from .user_dataset import BatchSource, rows_in_batches
 
 Dataset = tf.data.Dataset
 
@@ -157,7 +157,12 @@ class _Sharding:
                 "see trainer/data.py"
             )
         least = batch if is_regular else None
-        plan = SharedBatchPlan(batch, cluster.replicas, least_rows=least)
+        rows = None if is_regular else rows_in_batches(self._source.one_pass)
+        if rows is not None and self._cardinality == -(-rows // batch):
+            least = (rows - 1) % batch + 1
+        plan = SharedBatchPlan(
+            batch, cluster.replicas, least_rows=least, only_last_differs=rows is not None
+        )
         pass_steps = self._steps_per_epoch
         if self._cardinality >= 0:
             examples = self._cardinality * batch if is_regular else None

@@ -6,10 +6,14 @@ size and shape.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.ops import gen_dataset_ops, gen_experimental_dataset_ops
 
 Dataset = tf.data.Dataset
 
@@ -50,11 +54,63 @@ class BatchSource:
         return bool(self.one_pass.cardinality() == tf.data.INFINITE_CARDINALITY)
 
 
+def keep_order() -> None:
+    """Have data sets made from now on yield their rows in one order, also if that is slower.
+
+    Otherwise tasks that take their rows of the same batches would train some twice and others
+    never. ``options.deterministic`` does not override ``deterministic=False`` of an operation, such
+    as ``map``, ``interleave`` and that of ``tfds.load(shuffle_files=True)``.
+    """
+    for module in (gen_dataset_ops, gen_experimental_dataset_ops):
+        for name, function in list(vars(module).items()):
+            is_operation = inspect.isfunction(function) and not name.startswith("_")
+            if is_operation and "deterministic" in inspect.signature(function).parameters:
+                setattr(module, name, _ordered(function))
+
+
+def _ordered(operation: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(operation)
+    def create(*inputs: Any, **attributes: Any) -> Any:
+        if attributes.get("deterministic") == "false":
+            attributes["deterministic"] = "true"
+        return operation(*inputs, **attributes)
+
+    return create
+
+
+def with_one_order(batches: Dataset) -> Dataset:
+    """Return a data set that keeps the order of its rows, unless an operation of it does not."""
+    options = tf.data.Options()
+    options.deterministic = True
+    return batches.with_options(options)
+
+
+# What does not change the batches that it is given.
+_KEEPS_BATCHES = (
+    "_PrefetchDataset",
+    "_OptionsDataset",
+    "CacheDataset",
+    "_AssertCardinalityDataset",
+)
+_BATCHES = ("_BatchDataset", "_ParallelBatchDataset", "_PaddedBatchDataset")
+
+
+def rows_in_batches(batches: Dataset) -> int | None:
+    """Return the rows of a data set that ends with ``batch(n)``, of which the last may be smaller.
+
+    None if its batches may have other sizes, negative if the rows are not known.
+    """
+    while type(batches).__name__ in _KEEPS_BATCHES:
+        (batches,) = batches._inputs()  # noqa: SLF001
+    if type(batches).__name__ not in _BATCHES:
+        return None
+    (rows,) = batches._inputs()  # noqa: SLF001
+    return int(rows.cardinality())
+
+
 def dataset_source(batches: Dataset) -> BatchSource:
     """Return a user's data set as a source of batches."""
-    options = tf.data.Options()
-    options.deterministic = True  # all tasks must come to the rows in one order
-    ordered = batches.with_options(options)
+    ordered = with_one_order(batches)
 
     def passes(_: int, batch: int) -> Dataset:
         return ordered.skip(batch).concatenate(ordered.repeat()) if batch else ordered.repeat()

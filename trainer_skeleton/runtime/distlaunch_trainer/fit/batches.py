@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from distlaunch_trainer.losses import StepRows
 from distlaunch_trainer.same_rows import RowComparison
+from distlaunch_trainer.user_dataset import with_one_order
 
 ROWS, GLOBAL_ROWS, MAY_BE_EMPTY, DATA = "rows", "global_rows", "may_be_empty", "distlaunch_data"
 OF_TASK = "of_task"
@@ -26,6 +27,7 @@ def split_batches(
     *,
     least_rows: int = 0,
     comparison: RowComparison | None = None,
+    reads_ahead: bool = True,
 ) -> tf.data.Dataset:
     """Return the parts of a data set's batches that belong to the replicas of a task.
 
@@ -44,6 +46,8 @@ def split_batches(
         Rows that every batch has at least.
     comparison
         Compares the first batch with those of other tasks.
+    reads_ahead
+        Whether more may be read than in one process: not of a generator, which would skip it.
 
     Returns
     -------
@@ -63,10 +67,17 @@ def split_batches(
             part[MAY_BE_EMPTY] = tf.constant(True)
         return tuple(parts)
 
-    parts = dataset.enumerate().map(
-        tf.autograph.experimental.do_not_convert(split), num_parallel_calls=tf.data.AUTOTUNE
-    )
-    return parts.prefetch(tf.data.AUTOTUNE)
+    split = tf.autograph.experimental.do_not_convert(split)
+    if reads_ahead:
+        parts = dataset.enumerate().map(split, num_parallel_calls=tf.data.AUTOTUNE)
+        return with_one_order(parts.prefetch(tf.data.AUTOTUNE))
+    buffer = None
+    if type(dataset).__name__ == "_PrefetchDataset":  # its own comes last, as in one process
+        buffer, (dataset,) = int(dataset._buffer_size), dataset._inputs()  # noqa: SLF001
+    parts = with_one_order(dataset.enumerate().map(split, synchronous=True))
+    if buffer == tf.data.AUTOTUNE:
+        buffer = 1  # as many on all tasks: what is read ahead of an epoch's end is skipped
+    return parts if buffer is None else parts.prefetch(buffer)
 
 
 def own_batches(dataset: tf.data.Dataset, local_replicas: int, idle: int) -> tf.data.Dataset:

@@ -12,6 +12,7 @@ from distlaunch_trainer.cluster import Cluster
 from distlaunch_trainer.custom_steps import overrides
 from distlaunch_trainer.model_build import build_model
 from distlaunch_trainer.model_state import find_optimizers
+from distlaunch_trainer.user_dataset import keep_order
 
 from . import weighting
 from .batches import data_spec
@@ -29,6 +30,8 @@ def install(cluster: Cluster, session: Session) -> None:
         lambda batches: _distribute(batches, cluster, session),
         lambda model, batch: _build(model, batch, session),
     )
+    if cluster.role.num_workers > 1:
+        keep_order()
     if cluster.replicas > 1:
         keras_compat.keep_over_clear_session(lambda: None)
         keras_compat.save_without_collectives()

@@ -51,10 +51,10 @@ def distribute(
     """
     role, what = cluster.role, f"the data of {session.call}"
     comparison = None
+    facts = facts_of(dataset)
+    if are_arrays:  # Keras's functions that read them draw nothing else on other tasks
+        facts = replace(facts, is_python=False, is_random=False)
     if role.num_workers > 1:
-        facts = facts_of(dataset)
-        if are_arrays:  # Keras's functions that read them draw nothing else on other tasks
-            facts = replace(facts, is_python=False, is_random=False)
         is_off = dataset.options().experimental_distribute.auto_shard_policy == _OFF
         of_tasks = session.rendezvous.exchange("data", asdict(facts), f"to read {what}")
         of_tasks = [DataFacts(**each) for each in of_tasks]
@@ -69,6 +69,7 @@ def distribute(
         cluster.replica_ids,
         least_rows=least_rows,
         comparison=comparison,
+        reads_ahead=not facts.is_python,
     )
 
 
