@@ -366,6 +366,17 @@ class Noise(layers.Layer):
         return x + noise if training else x
 
 
+class Positions(layers.Layer):
+    """Adds an embedding that all rows of a batch share."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = layers.Embedding(5, 4)
+
+    def call(self, x):
+        return x + self.embedding(keras.ops.arange(5))
+
+
 @case(pictures)
 def augmented_pictures():
     augmentation = layers.RandomFlip("horizontal"), layers.RandomTranslation(0.2, 0.2)
@@ -383,6 +394,7 @@ def augmented_pictures():
 def dropout_in_sequences():
     x = layers.Input((5, 3))
     hidden = layers.TimeDistributed(layers.Dropout(0.2))(layers.Dense(4, activation="tanh")(x))
+    hidden = Positions()(hidden)
     hidden += layers.MultiHeadAttention(2, 3, dropout=0.2)(hidden, hidden)
     hidden = layers.LSTM(3, return_sequences=True, dropout=0.2, recurrent_dropout=0.2)(hidden)
     model = keras.Model(x, layers.Dense(1)(hidden))

@@ -64,12 +64,44 @@ def sum_gradients(gradients: Sequence[Any]) -> list[Any]:
 
 
 def _sum_gradients(gradients: Sequence[Any]) -> list[Any]:
-    is_sparse = [isinstance(gradient, tf.IndexedSlices) for gradient in gradients]
-    pairs = list(zip(gradients, is_sparse, strict=True))
-    gathered = iter(gather_rows([gradient for gradient, sparse in pairs if sparse]))
-    dense = [gradient for gradient, sparse in pairs if not sparse]
+    has_own_rows = [gathers_rows(gradient) for gradient in gradients]
+    pairs = list(zip(gradients, has_own_rows, strict=True))
+    gathered = iter(gather_rows([gradient for gradient, is_own in pairs if is_own]))
+    dense = [getattr(gradient, "values", gradient) for gradient, is_own in pairs if not is_own]
     summed = iter(sum_over_replicas(dense) if dense else [])
-    return [next(gathered if sparse else summed) for sparse in is_sparse]
+    return [
+        next(gathered) if is_own else _with_values(gradient, next(summed))
+        for gradient, is_own in pairs
+    ]
+
+
+def gathers_rows(gradient: Any) -> bool:
+    """Return whether replicas exchange the rows of a gradient, because each has its own.
+
+    They have not where rows do not depend on the batch, as of an embedding of positions. There one
+    worker has the sum over its batch for each row, and optimizers square it.
+    """
+    return isinstance(gradient, tf.IndexedSlices) and not _is_constant(gradient.indices)
+
+
+def _is_constant(value: tf.Tensor) -> bool:
+    """Return whether a tensor of a traced step depends on nothing."""
+    if tf.executing_eagerly():
+        return False
+    pending, seen = [value.op], set()
+    while pending:
+        operation = pending.pop()
+        if not operation.inputs and operation.type != "Const":
+            return False
+        seen.add(operation)
+        pending += [each.op for each in operation.inputs if each.op not in seen]
+    return True
+
+
+def _with_values(gradient: Any, values: tf.Tensor) -> Any:
+    if not isinstance(gradient, tf.IndexedSlices):
+        return values
+    return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
 
 
 def with_static_shape(gradient: Any, shape: tuple[int, ...]) -> Any:

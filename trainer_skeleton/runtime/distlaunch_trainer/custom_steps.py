@@ -20,7 +20,7 @@ import keras
 import tensorflow as tf
 
 from . import keras_compat
-from .all_reduce import sum_gradients, with_static_shape
+from .all_reduce import gathers_rows, sum_gradients, with_static_shape
 from .errors import ModelError
 from .losses import StepRows, current_rows, normalize_globally
 from .model_state import find_optimizers
@@ -144,7 +144,7 @@ class CustomSteps:
                 return
             gradients = list(grads)
             variables = None if trainable_variables is None else list(trainable_variables)
-            self.gathers_rows |= any(isinstance(g, tf.IndexedSlices) for g in gradients)
+            self.gathers_rows |= any(map(gathers_rows, gradients))
             weigh = rows.weigh if rows else _as_it_is
             apply(sum_weighted(gradients, variables, weigh), variables)
 

@@ -31,7 +31,7 @@ import keras
 import tensorflow as tf
 
 from . import keras_compat
-from .all_reduce import sum_over_replicas
+from .all_reduce import gathers_rows, sum_over_replicas
 from .row_sums import is_row_sum, sums_rows
 
 _WEIGHTED_MEAN = "mean_with_sample_weight"
@@ -69,6 +69,9 @@ class StepRows:
         """Return no gradient if this replica has no row; a placeholder's may not be finite."""
         if not isinstance(gradient, tf.IndexedSlices):
             return tf.where(self.local_rows > 0, gradient, tf.zeros_like(gradient))
+        if not gathers_rows(gradient):
+            values = self.without_placeholder(gradient.values)
+            return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
         kept = tf.where(self.local_rows > 0, tf.size(gradient.indices), 0)
         slices = gradient.values[:kept], gradient.indices[:kept], gradient.dense_shape
         return tf.IndexedSlices(*slices)

@@ -18,6 +18,7 @@ from .accumulation import GradientAccumulation, accumulates_locally
 from .all_reduce import (
     CollectiveInXlaError,
     add,
+    gathers_rows,
     no_collectives,
     scale,
     sum_gradients,
@@ -248,7 +249,7 @@ class TrainingStep:
             present = [tf.convert_to_tensor(g) for g in present]
         if rows.may_be_empty:
             present = [rows.without_placeholder(g) for g in present]
-        self._gathers_rows = any(isinstance(g, tf.IndexedSlices) for g in present)
+        self._gathers_rows = any(map(gathers_rows, present))
         wire = tf.float64 if loss.dtype == tf.float64 else tf.float32
         scalars = [loss] if local.divisor is None else [loss, local.divisor]
         sums = sum_gradients([*(tf.cast(scalar, wire) for scalar in scalars), *present])
