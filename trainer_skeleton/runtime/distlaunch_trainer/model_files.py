@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from . import keras_compat
-from .errors import StorageError, TrainerError, summarize
+from .errors import ModelError, StorageError, summarize
 from .learning_rate import portable_schedules
 from .report import Report
 from .storage import names_in, publish, scratch_folder
@@ -89,7 +89,7 @@ def save_model(model: keras.Model, folder: str, report: Report) -> list[str]:
     ------
     StorageError
         If the folder cannot be written.
-    TrainerError
+    ModelError
         If Keras can write none of them.
     """
     problems: list[str] = []
@@ -98,7 +98,7 @@ def save_model(model: keras.Model, folder: str, report: Report) -> list[str]:
     kept = [keras_file] if keras_file else []
     is_exported = _export(model, folder, kept, problems)
     if not keras_file and not is_exported:
-        raise TrainerError(f"the model cannot be saved: {'; '.join(problems)}")
+        raise ModelError(f"the model cannot be saved: {'; '.join(problems)}")
     written = [*kept, *([_SAVED_MODEL] if is_exported else [])]
     if problems:
         report.warn(f"{'; '.join(problems)}; written: {', '.join(written)}")

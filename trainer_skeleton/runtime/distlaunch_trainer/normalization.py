@@ -82,8 +82,26 @@ class BatchNormalizations:
         return moments
 
 
-def replica_count_warnings(model: keras.Model, replicas: int, *, synchronized: bool) -> list[str]:
-    """Return warnings about layers by which the weights depend on the number of replicas."""
+def replica_count_warnings(
+    model: keras.Model,
+    replicas: int,
+    *,
+    synchronized: bool,
+    remedy: str = "--sync-batch-norm uses all rows",
+) -> list[str]:
+    """Return warnings about layers by which the weights depend on the number of replicas.
+
+    Parameters
+    ----------
+    model
+        A model, built or not.
+    replicas
+        Number of replicas.
+    synchronized
+        Whether all batch normalizations take their statistics from all replicas.
+    remedy
+        How they do.
+    """
     if replicas == 1:
         return []
     notes = []
@@ -99,7 +117,7 @@ def replica_count_warnings(model: keras.Model, replicas: int, *, synchronized: b
     if unsynchronized:
         notes.append(
             f"the layers {', '.join(unsynchronized)} normalize by the rows of one replica, so the "
-            f"weights depend on the number of replicas; --sync-batch-norm uses all rows"
+            f"weights depend on the number of replicas; {remedy}"
         )
     return notes
 

@@ -74,6 +74,8 @@ def _build(model: keras.Model, batch: Any, session: Session) -> None:
     """Create the variables of a model and of all its optimizers, if they must be there."""
     if keras_random.is_same():
         keras_random.global_generator()  # replicas are traced where none can be created
+    if session.is_training:
+        session.warn_of_layers(model)
     if not session.must_build:
         return
     is_custom = overrides(model, "train_step")

@@ -15,8 +15,9 @@ import tensorflow as tf
 from distlaunch_trainer import keras_compat
 from distlaunch_trainer.callbacks import append_to_logs
 from distlaunch_trainer.cluster import Cluster
-from distlaunch_trainer.errors import DataError
+from distlaunch_trainer.errors import DataError, ModelError
 from distlaunch_trainer.model_files import save_model
+from distlaunch_trainer.normalization import replica_count_warnings
 from distlaunch_trainer.rendezvous import LOADING
 from distlaunch_trainer.report import Report
 from distlaunch_trainer.same_rows import RowComparison
@@ -107,6 +108,7 @@ class Session:
         self._is_seeded = False
         self._checkpoints_dir = checkpoints_dir
         self._calls = 0
+        self._notes: set[str] = set()
         self._statistics = StatisticsAverager(cluster.strategy)
 
     def install(self) -> None:
@@ -127,11 +129,28 @@ class Session:
         self.rendezvous.watch_variables(self.cluster.strategy)
 
     def save_model(self, folder: str) -> list[str]:
-        """Write the model that was trained last, on the chief; return the names of the files."""
+        """Write the model that was trained last, on the chief; return the names of the files.
+
+        A model that Keras cannot save is a warning: the script saves what it needs itself.
+        """
         if not self.cluster.role.is_chief:
             return []
         make_folder(folder)
-        return save_model(self.model, folder, self.report)
+        try:
+            return save_model(self.model, folder, self.report)
+        except ModelError as problem:
+            self.report.warn(str(problem))
+            return []
+
+    def warn_of_layers(self, model: keras.Model) -> None:
+        """Warn once of each layer by which the weights depend on the number of replicas."""
+        remedy = "BatchNormalization(synchronized=True) uses all rows"
+        notes = replica_count_warnings(
+            model, self.cluster.replicas, synchronized=False, remedy=remedy
+        )
+        for note in (note for note in notes if note not in self._notes):
+            self.report.warn(note)
+        self._notes.update(notes)
 
     def observe(self, data: FitData) -> None:
         """Take note of the data that a call reads; the first ones are the training data."""
