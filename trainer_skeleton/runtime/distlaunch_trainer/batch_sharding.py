@@ -72,7 +72,7 @@ class SharedBatches(Batches):
             return stream.map(lambda at, data: self._part(at, data, replicas[0]))
         return stream.flat_map(lambda at, data: self._parts(at, data, replicas))
 
-    def find_bad_record(self, replicas: range) -> str | None:  # noqa: ARG002
+    def find_bad_record(self, replicas: range, step: int = 0) -> str | None:  # noqa: ARG002
         """Return how the first batch differs between tasks."""
         return self._comparison.problem or None if self._comparison else None
 
