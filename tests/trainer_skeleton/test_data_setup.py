@@ -23,11 +23,15 @@ X = np.zeros((5, 2))
 
 def cluster_of(replicas, is_equal=True):
     """One of tasks that all come to the same values."""
+    peers = tuple(f"worker:{number}" for number in range(replicas))
     return SimpleNamespace(
         replicas=replicas,
         local_replicas=1,
         replica_ids=range(1),
-        role=Role("worker:0", tuple(f"worker:{number}" for number in range(replicas))),
+        role=Role("worker:0", peers),
+        rendezvous=SimpleNamespace(
+            peers=peers, exchange_once=lambda name, value, waits_for: [value] * replicas
+        ),
         all_equal=lambda value: is_equal,
         all_gather=lambda value: [value] * replicas,
         broadcast_text=lambda text: text,

@@ -87,6 +87,7 @@ class Callbacks(kc.CallbackList):
         self.take_bad_losses = any(isinstance(c, kc.TerminateOnNaN) for c in used)
         local = [c for c in used if is_chief or not isinstance(c, CHIEF_ONLY)]
         self._last_logs = _LastLogs()
+        self._given_logs: dict[str, Any] = {}
         super().__init__(
             [*local, self._last_logs],
             add_history=True,
@@ -97,11 +98,23 @@ class Callbacks(kc.CallbackList):
         )
         self._local = local
 
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._given_logs = dict(logs or {})
+        super().on_epoch_end(epoch, logs)
+
     @property
     def epoch_logs(self) -> dict[str, Any]:
-        """The numbers in the logs of the last epoch, with those that callbacks added."""
+        """The logs of the last epoch, with the numbers that callbacks added."""
         logs = self._last_logs.logs.items()
-        return {name: value for name, value in logs if np.asarray(value).dtype.kind in "biuf"}
+        numbers = {name: value for name, value in logs if np.asarray(value).dtype.kind in "biuf"}
+        return {**self._given_logs, **numbers}  # in the order of the metrics; Keras sorts them
+
+    def end(self, record: dict[str, Any]) -> None:
+        """End the training, as `fit` does: with the logs of the last epoch as they were given.
+
+        If this process has trained no epoch, with those of its `record`.
+        """
+        self.on_train_end(self._given_logs or logs_of(record))
 
     def state(self) -> tuple[list[Any], list[np.ndarray]]:
         """Return what `states_of` returns of the callbacks of this task."""

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from .audit import Audit
-from .callbacks import Callbacks, logs_of
+from .callbacks import Callbacks
 from .checkpoints import Checkpoint, Checkpoints, TrainingState
 from .cluster import Cluster
 from .custom_steps import TrainStep
@@ -190,7 +190,7 @@ class Loop:
             self._report.warn(problem)
         # After the last checkpoint: a resumed run needs the weights before this.
         self._model.optimizer.finalize_variable_values(self._model.trainable_weights)
-        self._callbacks.on_train_end(logs_of(self._progress.history[-1]))
+        self._callbacks.end(self._progress.history[-1])
         self._checkpoints.wait()
         return self._progress
 

@@ -16,7 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from distlaunch_trainer.callbacks import Callbacks, logs_of
+from distlaunch_trainer.callbacks import Callbacks
 from distlaunch_trainer.checkpoints import Checkpoint, Checkpoints, TrainingState
 from distlaunch_trainer.cluster import Cluster
 from distlaunch_trainer.errors import ModelError, TrainerError, TrainingStopped
@@ -172,7 +172,7 @@ class CoordinatorLoop:
             while not self._is_done:
                 self._run_epoch()
         model.optimizer.finalize_variable_values(model.trainable_weights)
-        self._callbacks.on_train_end(logs_of(self._progress.history[-1]))
+        self._callbacks.end(self._progress.history[-1])
         self._checkpoints.wait()
         return self._progress
 
