@@ -150,15 +150,18 @@ def test_values_of_variables_are_not_recorded(project):
 
 
 def test_a_run_whose_launcher_was_killed_is_cancelled_and_one_that_runs_is_kept(run, project):
+    program = ("sh", "-c", "touch started; exec sleep 600")
     launcher = subprocess.Popen(
-        [sys.executable, "-m", "distlaunch", "local", "--workers", "1", "--", "sleep", "600"],
+        [sys.executable, "-m", "distlaunch", "local", "--workers", "1", "--", *program],
         cwd=project,
         stderr=subprocess.DEVNULL,
     )
+    # A process that a launcher forks has its lock too until it runs its program.
     until = time.monotonic() + 60
-    while not (records := list(project.glob(".distlaunch/local/*/run.json"))):
+    while not (project / "started").exists():
         assert time.monotonic() < until
         time.sleep(0.05)
+    records = list(project.glob(".distlaunch/local/*/run.json"))
     assert read_record(records[0].parent).state == "RUNNING"
     assert "no runs to remove" in run("prune", "--keep", "0", "--yes", cwd=project).err
     launcher.kill()
