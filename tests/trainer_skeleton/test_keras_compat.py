@@ -276,13 +276,6 @@ def test_tensorboard_that_profiles_batches(tmp_path):
     assert not keras_compat.traces_batches(board(tmp_path, profile_batch=0))
 
 
-def test_distributed_variables_are_read_as_numbers():
-    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
-        variable = keras.Variable(0.25)
-    keras_compat.allow_float([variable, keras.Variable(1.0)])
-    assert float(variable) == 0.25
-
-
 @pytest.fixture
 def restored_trainer(monkeypatch):
     """Keras's trainer, which a test may change."""

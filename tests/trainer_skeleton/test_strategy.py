@@ -93,9 +93,12 @@ def test_no_tpu_here_is_one_line():
     assert "\n" not in str(refused.value)
 
 
-def test_one_worker_may_be_a_cluster():
+def test_one_worker_may_be_a_cluster_whose_variables_are_read_as_numbers():
     strategy = connect(ALONE, Settings(strategy="multi-worker"))
     assert describe(strategy, ALONE) == "strategy: multi-worker, 1 replica"
+    with strategy.scope():
+        variable = keras.Variable(1.25)
+    assert (float(variable), int(variable), complex(variable.value)) == (1.25, 1, 1.25)
 
 
 def test_a_requested_device_is_a_strategy():

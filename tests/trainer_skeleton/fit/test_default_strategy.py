@@ -25,6 +25,7 @@ for kind in (
     tf.distribute.ParameterServerStrategy,
     tf.distribute.TPUStrategy,
     tf.distribute.experimental.TPUStrategy,
+    tf.distribute.Server,
 ):
     try:
         kind(None)
@@ -36,9 +37,9 @@ for kind in (
 def test_a_script_gets_the_strategy_of_the_cluster_or_is_refused_by_name(run_code):
     result = run_code(PROGRAM)
     replaced = ("OneDevice", "MultiWorkerMirrored", "CentralStorage")
-    refused = ("ParameterServer", "TPU", "TPU")
+    refused = ("ParameterServerStrategy", "TPUStrategy", "TPUStrategy", "Server")
     assert result.out.splitlines() == [
         *(f"{n}Strategy of the script is MirroredStrategy on this cluster" for n in replaced),
         "True",
-        *(f"the script makes a {name}Strategy True" for name in refused),
+        *(f"the script makes a {name} True" for name in refused),
     ], result.text

@@ -30,6 +30,21 @@ def test_tensorflow_1_is_named_where_it_is_used(use, expected):
     assert bool(remedy) == bool(expected)
 
 
+def test_updates_in_a_condition_are_named():
+    """As in a train_step() that accumulates gradients and applies them in tf.cond()."""
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+
+    def update() -> tf.Tensor:
+        return tf.distribute.get_replica_context().merge_call(lambda _: tf.constant(1))
+
+    def step() -> tf.Tensor:
+        return tf.cond(tf.timestamp() > 0, update, lambda: tf.constant(0))
+
+    with pytest.raises(RuntimeError) as caught:
+        tf.function(lambda: strategy.run(step), autograph=False)()
+    assert "gradient_accumulation_steps" in remedies.remedy(caught.value)
+
+
 def test_graphs_and_sessions_are_refused(monkeypatch):
     module = importlib.import_module("tensorflow.compat.v1")
     names = ("disable_v2_behavior", "disable_eager_execution")

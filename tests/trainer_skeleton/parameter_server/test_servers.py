@@ -40,6 +40,7 @@ def test_workers_and_parameter_servers_run_servers(name, options, expected):
     settings = {"strategy": None, **options}
     assert is_server(Role(name, **PEERS, **SERVERS), Namespace(**settings)) == expected
     assert not is_server(Role(name, **PEERS), Namespace(**settings))
+    assert not is_server(Role(name, **PEERS, **SERVERS), Namespace())  # of a script
 
 
 def test_the_chief_coordinates_if_there_are_parameter_servers():

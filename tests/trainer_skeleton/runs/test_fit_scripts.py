@@ -166,8 +166,15 @@ first = []
 note = lambda batch, logs: batch or first.append(f"{logs['loss']:.5f}")
 model.optimizer.learning_rate = 0.0
 callbacks = [keras.callbacks.LambdaCallback(on_train_batch_end=note)]
+callbacks = keras.callbacks.CallbackList(callbacks, model=model, add_history=True)
 model.fit(x, x * x, batch_size=4, epochs=5, callbacks=callbacks)
 print("first", *first)
+
+batches = []
+stop = lambda batch, logs: batches.append(batch) or setattr(model, "stop_training", batch == 1)
+callbacks = [keras.callbacks.LambdaCallback(on_train_batch_end=stop)]
+model.fit(x, x * x, batch_size=4, callbacks=callbacks)
+print("trained", len(batches), "batches")
 
 
 class Draws(keras.layers.Layer):
@@ -219,14 +226,16 @@ def test_an_error_of_a_script_names_its_line_and_its_traceback_is_in_the_log(pac
     assert any(f'course/task.py", line {line}, in <module>' in log.read_text() for log in logs)
 
 
-def test_without_a_seed_epochs_have_other_orders_and_tasks_other_numbers(package):
+def test_without_a_seed_epochs_have_other_orders_and_tasks_draw_other_numbers(package):
     printed = []
     for result in package[1]:
-        printed.append(re.findall(r"chief +\| (losses .*)", result.out))
+        # Of epochs, and of batches: those of all rows.
+        printed.append(re.findall(r"chief +\| ((?:losses|first|trained) .*)", result.out))
         assert result.out.count('| Model: "sequential"') == 1  # on the chief
-    assert printed[0] == printed[1] != []
-    (first,) = re.findall(r"chief +\| first (.*)", result.out)
+    assert printed[0] == printed[1]
+    _, first, trained = printed[0]
     assert len(set(first.split())) > 2
+    assert trained == "trained 2 batches"  # of 6
     drawn = re.findall(r"chief +\| drawn (.*)", result.out)
     assert [len(set(line.split())) for line in drawn] == [4, 4]  # the tasks draw other numbers
 

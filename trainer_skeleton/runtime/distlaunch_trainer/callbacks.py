@@ -39,8 +39,8 @@ _STATELESS = (
     *(kc.LearningRateScheduler, kc.ProgbarLogger, kc.RemoteMonitor),
     *(kc.SwapEMAWeights, kc.TerminateOnNaN),
 )
-_TRAIN_HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
-_TEST_HOOKS = ("on_test_batch_begin", "on_test_batch_end")
+TRAIN_HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
+TEST_HOOKS = ("on_test_batch_begin", "on_test_batch_end")
 
 
 class Callbacks(kc.CallbackList):
@@ -76,14 +76,13 @@ class Callbacks(kc.CallbackList):
         report: Report,
     ) -> None:
         _check_leaves_weights(given)
-        keras_compat.allow_float(model.optimizer.variables)
         self._report = report
         used = [c for c in given if not isinstance(c, kc.BackupAndRestore)]
         if len(used) < len(given):
             report.log("BackupAndRestore is left out: every run resumes from its checkpoints")
         # Also of callbacks that run on the chief only: the tasks must agree.
-        self.see_batches = any(_has_hook(c, _TRAIN_HOOKS) for c in used)
-        self.see_test_batches = any(_has_hook(c, _TEST_HOOKS) for c in used)
+        self.see_batches = any(has_hook(c, TRAIN_HOOKS) for c in used)
+        self.see_test_batches = any(has_hook(c, TEST_HOOKS) for c in used)
         self.take_bad_losses = any(isinstance(c, kc.TerminateOnNaN) for c in used)
         local = [c for c in used if is_chief or not isinstance(c, CHIEF_ONLY)]
         self._last_logs = _LastLogs()
@@ -314,7 +313,7 @@ def _decode(value: Any, arrays: list[np.ndarray]) -> Any:
     return {key: _decode(part, arrays) for key, part in value["dict"].items()}
 
 
-def _has_hook(callback: kc.Callback, hooks: tuple[str, ...]) -> bool:
+def has_hook(callback: kc.Callback, hooks: tuple[str, ...]) -> bool:
     """Return whether a callback needs single batches."""
     if isinstance(callback, kc.ModelCheckpoint) and callback.save_freq == "epoch":
         return False

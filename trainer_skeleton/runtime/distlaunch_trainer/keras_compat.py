@@ -344,14 +344,6 @@ def traces_batches(callback: keras.callbacks.TensorBoard) -> bool:
     return bool(callback._should_trace)  # noqa: SLF001
 
 
-def allow_float(variables: Sequence[keras.Variable]) -> None:
-    """Let ``float(variable)`` read distributed variables, as it reads others."""
-    for variable in variables:
-        kind: Any = type(variable.value)
-        if not hasattr(kind, "__float__"):
-            kind.__float__ = lambda value: float(value.numpy())
-
-
 class FitBatches(keras_trainer.TFEpochIterator):
     """The batches that a call of ``fit``, ``evaluate`` or ``predict`` reads, by epoch.
 

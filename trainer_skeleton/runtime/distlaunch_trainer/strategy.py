@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.distribute.values import DistributedVariable
 
 from .cluster import PeerWatchdog, Role
 from .devices import check_same_devices
@@ -43,6 +44,7 @@ def connect(role: Role, settings: Settings | None = None) -> tf.distribute.Strat
     DeviceError
         If the tasks have different numbers of devices.
     """
+    _read_variables_as_numbers()
     settings = settings or Settings()
     devices = replica_devices()
     name = choose(role, settings.strategy, devices)
@@ -163,6 +165,16 @@ def check_same_strategy(model: Any, strategy: tf.distribute.Strategy, call: str)
             f"{thread} is not the strategy of the cluster, so every task would train alone: call "
             f"it in the main thread"
         )
+
+
+def _read_variables_as_numbers() -> None:
+    """Let ``float()``, ``int()`` and ``complex()`` read distributed variables, as they read others.
+
+    ``float(model.optimizer.learning_rate)`` is in many callbacks.
+    """
+    DistributedVariable.__float__ = lambda variable: float(variable.numpy())
+    DistributedVariable.__int__ = lambda variable: int(variable.numpy())
+    DistributedVariable.__complex__ = lambda variable: complex(variable.numpy())
 
 
 def _strategy_of(variable: Any) -> tf.distribute.Strategy | None:

@@ -34,10 +34,19 @@ class Vote:
 
 
 class Agreement:
-    """The votes of all tasks, about every half second: more often they would cost time."""
+    """The votes of all tasks, about every half second: more often they would cost time.
 
-    def __init__(self, cluster: Cluster) -> None:
+    Parameters
+    ----------
+    cluster
+        The cluster.
+    after_each_batch
+        Whether to vote after each batch, as a callback may end ``fit`` after any.
+    """
+
+    def __init__(self, cluster: Cluster, *, after_each_batch: bool = False) -> None:
         self._cluster = cluster
+        self._most_batches = 1 if after_each_batch else _MAX_BATCHES_BETWEEN
         self._batches = 0
         self._due = 1
         self._interval = 1
@@ -55,7 +64,7 @@ class Agreement:
     def reach(self, vote: Vote) -> Vote:
         """Return what all tasks have agreed on; a collective."""
         seconds = max(time.perf_counter() - self._last, 1e-6) / self._interval
-        batches = min(_AGREE_SECONDS / seconds, 4 * self._interval, _MAX_BATCHES_BETWEEN)
+        batches = min(_AGREE_SECONDS / seconds, 4 * self._interval, self._most_batches)
         proposal = batches if self._cluster.role.is_chief else 0.0
         own = np.array([vote.must_stop, vote.must_end, vote.loss, proposal], np.float64)
         must_stop, must_end, loss, batches = self._cluster.all_reduce_sum(own).tolist()

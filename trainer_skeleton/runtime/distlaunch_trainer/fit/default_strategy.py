@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
 from distlaunch_trainer.errors import ModelError
 
+_NO_PARAMETER_SERVERS = (
+    "fit() of a script trains without parameter servers: remove the strategy and the servers, or "
+    "use the trainer ('distlaunch init --starter parameter-server')"
+)
 _REMEDIES = {
-    "ParameterServerStrategy": (
-        "fit() of a script trains without parameter servers: remove the strategy and the servers, "
-        "or use the trainer ('distlaunch init --starter parameter-server')"
-    ),
+    "ParameterServerStrategy": _NO_PARAMETER_SERVERS,
+    "Server": _NO_PARAMETER_SERVERS,
     "TPUStrategy": "the tasks of this cluster train on CPUs and GPUs: remove the strategy",
 }
 
@@ -38,7 +40,7 @@ def set_strategy(strategy: tf.distribute.Strategy, warn: Callable[[str], None]) 
     def replacement(requested: Any) -> tf.distribute.Strategy:
         name = next((names[kind] for kind in requested.__mro__ if kind in names), "")
         if name in _REMEDIES:
-            raise ModelError(f"the script makes a {name}: {_REMEDIES[name]}")
+            _refuse(name)
         if name != own and name not in warned:
             warned.add(name)
             warn(f"{name} of the script is {own} on this cluster")
@@ -47,7 +49,12 @@ def set_strategy(strategy: tf.distribute.Strategy, warn: Callable[[str], None]) 
     for kind in names:
         kind.__new__ = lambda requested, *_, **__: replacement(requested)
         kind.__init__ = lambda *_, **__: None
+    tf.distribute.Server.__init__ = lambda *_, **__: _refuse("Server")
     tf.distribute.experimental_set_strategy(strategy)
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ModelError(f"the script makes a {name}: {_REMEDIES[name]}")
 
 
 def _strategies() -> dict[Any, str]:

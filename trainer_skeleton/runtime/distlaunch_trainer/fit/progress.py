@@ -37,6 +37,8 @@ class Progress(keras.callbacks.Callback):
         The callbacks of the script, whose state is saved.
     initial_epoch, epochs
         The arguments of ``fit``.
+    has_batch_hooks
+        Whether a callback of some task may end ``fit`` after a batch.
     """
 
     def __init__(
@@ -46,6 +48,8 @@ class Progress(keras.callbacks.Callback):
         callbacks: list[keras.callbacks.Callback],
         initial_epoch: int,
         epochs: int,
+        *,
+        has_batch_hooks: bool,
     ) -> None:
         super().__init__()
         self._session = session
@@ -60,7 +64,7 @@ class Progress(keras.callbacks.Callback):
         self._started = time.perf_counter()
         self._seconds: float | None = None
         self._examples: float | None = None
-        self._agreement = Agreement(session.cluster)
+        self._agreement = Agreement(session.cluster, after_each_batch=has_batch_hooks)
         self._wants_end = False
         self._skipped = 0  # batches of the first epoch that an earlier run has trained
         self._rates: dict[str, float] = {}  # before on_epoch_begin of the script's callbacks

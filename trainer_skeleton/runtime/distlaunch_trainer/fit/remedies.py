@@ -16,10 +16,16 @@ _NO_ATTRIBUTE = re.compile(
 )
 _NO_MODULE = re.compile(r"No module named 'tensorflow\.(contrib|estimator)\b")
 _OUTSIDE_OF_RUN = re.compile(r"not available outside the replica context")
+_IN_CONDITION = re.compile(r"`merge_call` called while defining a new graph")
 
 _CUSTOM_LOOP = (
     "on several replicas a training step runs in tf.distribute.get_strategy().run(step, args); "
     "or train with fit(), or with the trainer ('distlaunch init --starter custom-loop')"
+)
+_CONDITION = (
+    "several replicas cannot update weights in tf.cond(), an if of a tensor, or another "
+    "tf.function: to accumulate gradients, make the optimizer with gradient_accumulation_steps and "
+    "apply it in each step"
 )
 _OLD = (
     f"this is a program of TensorFlow 1 or its Estimators, and TensorFlow {tf.__version__} is "
@@ -32,6 +38,8 @@ def remedy(error: BaseException) -> str:
     text = str(error)
     if _OUTSIDE_OF_RUN.search(text):
         return _CUSTOM_LOOP
+    if _IN_CONDITION.search(text):
+        return _CONDITION
     if _NO_MODULE.search(text) or _is_of_tensorflow_1(text):
         return _OLD
     return ""

@@ -26,6 +26,7 @@ from distlaunch_trainer.storage import make_folder
 from distlaunch_trainer.strategy import check_same_strategy
 
 from .backup import Backup
+from .batch_logs import batch_logs
 from .interception import intercepted, set_verbosity
 from .progress import Progress
 from .weighting import StatisticsAverager
@@ -190,14 +191,18 @@ class Session:
         callbacks = given.callbacks if is_list else keras.tree.flatten(given or [])
         if saved:
             append_to_logs(callbacks, saved.epoch)
-        progress = Progress(self, backup, callbacks, values["initial_epoch"], values["epochs"])
+        first = batch_logs(callbacks, self.cluster)
+        epochs = values["initial_epoch"], values["epochs"]
+        progress = Progress(self, backup, callbacks, *epochs, has_batch_hooks=bool(first))
         if is_list:
-            given.append(progress)
+            given.callbacks[:] = [*first, *callbacks, progress]
+            given.set_model(values["self"])
+            progress.set_params(given.params or {})
         else:
             # The history before Progress, which adds the epochs of an earlier run.
             has_history = any(isinstance(c, keras.callbacks.History) for c in callbacks)
             history = [] if has_history else [keras.callbacks.History()]
-            values["callbacks"] = [*callbacks, *history, progress]
+            values["callbacks"] = [*first, *callbacks, *history, progress]
         self.is_training = True
         try:
             return self._run(function, arguments)
@@ -220,6 +225,11 @@ class Session:
         set_verbosity(arguments.arguments, is_chief=self.cluster.role.is_chief)
         self._meet(f"{function.__name__}()")
         self.average_statistics(model)
+        values = arguments.arguments
+        is_list = isinstance(values["callbacks"], keras.callbacks.CallbackList)  # that of fit()
+        if function.__name__ == "evaluate" and not is_list:
+            callbacks = keras.tree.flatten(values["callbacks"] or [])
+            values["callbacks"] = [*batch_logs(callbacks, self.cluster), *callbacks]
         return self._run(function, arguments)
 
     def _run(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:

@@ -26,9 +26,10 @@ _CHIEF_GONE_SECONDS = 10.0
 def is_server(role: Role, options: argparse.Namespace) -> bool:
     """Return whether a task is to run a server: a worker or ps of a cluster with parameter servers.
 
-    With ``--evaluate`` none is needed: the chief evaluates alone.
+    With ``--evaluate`` none is needed: the chief evaluates alone. A script's options have no
+    strategy.
     """
-    is_requested = getattr(options, "strategy", None) in (None, "parameter-server")
+    is_requested = getattr(options, "strategy", "multi-worker") in (None, "parameter-server")
     return bool(role.parameter_servers) and role.type in ("worker", "ps") and is_requested
 
 
