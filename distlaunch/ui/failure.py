@@ -130,6 +130,12 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
         "the loss or a tensor became NaN or infinite",
         "lower the learning rate; --check-numerics names the operation",
     ),
+    # Python, of TensorFlow 1
+    (
+        r"no module named '?tensorflow\.(contrib|estimator)",
+        "the program is of TensorFlow 1",
+        "port its training to a Keras model and fit()",
+    ),
     # Python
     (
         r"modulenotfounderror: no module named '?(?P<name>[\w.]+)|importerror: ",

@@ -32,6 +32,7 @@ TEXTS = {
     "the loss or a tensor became NaN": "trainer: error: chief, step 12 failed: NaN in the output "
     "of MatMul (dense/MatMul) (trainer/model.py, line 7)",
     "a Python module cannot be imported: pandas": "ModuleNotFoundError: No module named 'pandas'",
+    "the program is of TensorFlow 1": "ModuleNotFoundError: No module named 'tensorflow.contrib'",
     "the program does not take its arguments: unrecognized arguments: --epoch=3": "task.py: error: "
     "unrecognized arguments: --epoch=3",
     "a permission is missing: a@b.c does not have storage.objects.get": "google.api_core."
