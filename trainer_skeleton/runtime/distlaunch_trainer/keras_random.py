@@ -7,6 +7,7 @@ one worker draws. With ``same_random`` the numbers are mixed with nothing.
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,8 +58,16 @@ def is_same() -> bool:
 
 
 def global_generator() -> keras.random.SeedGenerator:
-    """Return the generator of unseeded numbers; to be called in the strategy's scope."""
-    return seed_generator.global_seed_generator()
+    """Return the generator of unseeded numbers; to be called in the strategy's scope.
+
+    Keras draws its seed from Python's generator, whose later numbers, such as the order of a
+    `PyDataset`, stay those of a run that needs no generator.
+    """
+    state = random.getstate()
+    try:
+        return seed_generator.global_seed_generator()
+    finally:
+        random.setstate(state)
 
 
 def global_state() -> list[keras.Variable]:
