@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from distlaunch_trainer.callbacks import Callbacks, templates
+from distlaunch_trainer.callbacks import TRAIN_HOOKS, Callbacks, has_hook, templates
 from distlaunch_trainer.errors import ModelError
 
 kc = keras.callbacks
@@ -58,6 +58,12 @@ def test_single_steps_only_for_those_that_see_them(model, tmp_path, monkeypatch)
     for callback, batches, test_batches in SEEN:
         callbacks, _ = list_of(model, callback())
         assert (callbacks.see_batches, callbacks.see_test_batches) == (batches, test_batches)
+
+
+def test_a_backup_after_epochs_needs_no_single_steps():
+    """It has the hook; for one that is needed, fit scripts exchange logs after each batch."""
+    assert not has_hook(kc.BackupAndRestore("backup"), TRAIN_HOOKS)
+    assert has_hook(kc.BackupAndRestore("backup", save_freq=5), TRAIN_HOOKS)
 
 
 def test_callback_that_leaves_averages_where_weights_are_saved(model):

@@ -315,7 +315,8 @@ def _decode(value: Any, arrays: list[np.ndarray]) -> Any:
 
 def has_hook(callback: kc.Callback, hooks: tuple[str, ...]) -> bool:
     """Return whether a callback needs single batches."""
-    if isinstance(callback, kc.ModelCheckpoint) and callback.save_freq == "epoch":
+    saves = isinstance(callback, kc.ModelCheckpoint | kc.BackupAndRestore)
+    if saves and callback.save_freq == "epoch":
         return False
     if type(callback) is kc.TensorBoard and callback.update_freq == "epoch":
         return keras_compat.traces_batches(callback) or callback.write_steps_per_second
