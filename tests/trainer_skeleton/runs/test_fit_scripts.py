@@ -167,8 +167,10 @@ note = lambda batch, logs: batch or first.append(f"{logs['loss']:.5f}")
 model.optimizer.learning_rate = 0.0
 callbacks = [keras.callbacks.LambdaCallback(on_train_batch_end=note)]
 callbacks = keras.callbacks.CallbackList(callbacks, model=model, add_history=True)
-model.fit(x, x * x, batch_size=4, epochs=5, callbacks=callbacks)
+for _ in range(2):
+    model.fit(x, x * x, batch_size=4, epochs=3, callbacks=callbacks)
 print("first", *first)
+print("listed", len(callbacks.callbacks))
 
 batches = []
 stop = lambda batch, logs: batches.append(batch) or setattr(model, "stop_training", batch == 1)
@@ -230,10 +232,12 @@ def test_without_a_seed_epochs_have_other_orders_and_tasks_draw_other_numbers(pa
     printed = []
     for result in package[1]:
         # Of epochs, and of batches: those of all rows.
-        printed.append(re.findall(r"chief +\| ((?:losses|first|trained) .*)", result.out))
+        printed.append(re.findall(r"chief +\| ((?:losses|first|listed|trained) .*)", result.out))
         assert result.out.count('| Model: "sequential"') == 1  # on the chief
     assert printed[0] == printed[1]
-    _, first, trained = printed[0]
+    _, first, listed, trained = printed[0]
+    assert first.count(".") == 6  # of two calls with one CallbackList
+    assert listed == "listed 2"  # that callback and a History
     assert len(set(first.split())) > 2
     assert trained == "trained 2 batches"  # of 6
     drawn = re.findall(r"chief +\| drawn (.*)", result.out)

@@ -186,23 +186,16 @@ class Session:
         self.must_build = self.cluster.replicas > 1 or saved is not None
         self.model, self.data = values["self"], None
         keras_compat.set_initial_epoch(self.model, None)
-        given = values["callbacks"]
-        is_list = isinstance(given, keras.callbacks.CallbackList)
-        callbacks = given.callbacks if is_list else keras.tree.flatten(given or [])
+        callbacks = _flatten(values["callbacks"])
         if saved:
             append_to_logs(callbacks, saved.epoch)
         first = batch_logs(callbacks, self.cluster)
         epochs = values["initial_epoch"], values["epochs"]
         progress = Progress(self, backup, callbacks, *epochs, has_batch_hooks=bool(first))
-        if is_list:
-            given.callbacks[:] = [*first, *callbacks, progress]
-            given.set_model(values["self"])
-            progress.set_params(given.params or {})
-        else:
-            # The history before Progress, which adds the epochs of an earlier run.
-            has_history = any(isinstance(c, keras.callbacks.History) for c in callbacks)
-            history = [] if has_history else [keras.callbacks.History()]
-            values["callbacks"] = [*first, *callbacks, *history, progress]
+        # The history before Progress, which adds the epochs of an earlier run.
+        has_history = any(isinstance(c, keras.callbacks.History) for c in callbacks)
+        history = [] if has_history else [keras.callbacks.History()]
+        values["callbacks"] = [*first, *callbacks, *history, progress]
         self.is_training = True
         try:
             return self._run(function, arguments)
@@ -225,11 +218,11 @@ class Session:
         set_verbosity(arguments.arguments, is_chief=self.cluster.role.is_chief)
         self._meet(f"{function.__name__}()")
         self.average_statistics(model)
-        values = arguments.arguments
-        is_list = isinstance(values["callbacks"], keras.callbacks.CallbackList)  # that of fit()
-        if function.__name__ == "evaluate" and not is_list:
-            callbacks = keras.tree.flatten(values["callbacks"] or [])
-            values["callbacks"] = [*batch_logs(callbacks, self.cluster), *callbacks]
+        given = arguments.arguments["callbacks"]
+        # Within fit() it is a list that has what it needs.
+        if function.__name__ == "evaluate" and not isinstance(given, keras.callbacks.CallbackList):
+            callbacks = _flatten(given)
+            arguments.arguments["callbacks"] = [*batch_logs(callbacks, self.cluster), *callbacks]
         return self._run(function, arguments)
 
     def _run(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
@@ -239,3 +232,10 @@ class Session:
             if self.comparison and self.comparison.problem:
                 raise DataError(self.comparison.problem) from error
             raise
+
+
+def _flatten(given: Any) -> list[keras.callbacks.Callback]:
+    """Return the callbacks that a script gives: None, one, a list or a `CallbackList`."""
+    if isinstance(given, keras.callbacks.CallbackList):
+        return list(given.callbacks)
+    return keras.tree.flatten(given or [])
