@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 
 import pytest
 
@@ -14,8 +15,6 @@ from distlaunch.ui.failure import explain
 from .jobs import custom_job, jobs_on, pool, tuning_job
 
 pytestmark = pytest.mark.slow
-
-ENDPOINT = "http://127.0.0.1:9"  # where nothing listens
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +34,15 @@ def storage(tmp_path):
 
 
 @pytest.fixture
-def jobs(environment, storage):
-    with jobs_on(DockerBackend(storage, ENDPOINT), grace=1.0) as jobs:
+def endpoint():
+    """Listen as an emulator does: any other removes containers of one that does not listen."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def jobs(environment, storage, endpoint):
+    with jobs_on(DockerBackend(storage, endpoint), grace=1.0) as jobs:
         yield jobs
 
 
@@ -171,7 +177,7 @@ def test_the_user_alone_owns_and_may_write_what_containers_write(
 
 
 def test_the_next_emulator_removes_the_containers_of_one_that_was_killed(
-    environment, emulator, storage
+    environment, emulator, storage, endpoint
 ):
     alive, killed = emulator("--run-with=docker"), emulator("--run-with=docker")
     names = []
@@ -181,7 +187,7 @@ def test_the_next_emulator_removes_the_containers_of_one_that_was_killed(
     killed.process.kill()
     killed.process.wait()
     assert [len(left_of(environment, name)) for name in names] == [2, 2]
-    DockerBackend(storage, ENDPOINT).close()
+    DockerBackend(storage, endpoint).close()
     assert [len(left_of(environment, name)) for name in names] == [2, 0]
 
 
