@@ -66,6 +66,13 @@ def test_a_backup_after_epochs_needs_no_single_steps():
     assert has_hook(kc.BackupAndRestore("backup", save_freq=5), TRAIN_HOOKS)
 
 
+@pytest.mark.parametrize("base", [kc.ModelCheckpoint, kc.BackupAndRestore])
+def test_a_subclass_of_one_that_saves_after_epochs_sees_batches_if_it_has_a_hook(base):
+    hook = {"on_train_batch_end": lambda self, batch, logs=None: None}
+    assert has_hook(type("WithHook", (base,), hook)("saved.keras"), TRAIN_HOOKS)
+    assert not has_hook(type("WithoutHook", (base,), {})("saved.keras"), TRAIN_HOOKS)
+
+
 def test_callback_that_leaves_averages_where_weights_are_saved(model):
     with pytest.raises(ModelError, match="leave swap_on_epoch out"):
         list_of(model, kc.SwapEMAWeights(swap_on_epoch=True))

@@ -315,12 +315,13 @@ def _decode(value: Any, arrays: list[np.ndarray]) -> Any:
 
 def has_hook(callback: kc.Callback, hooks: tuple[str, ...]) -> bool:
     """Return whether a callback needs single batches."""
-    saves = isinstance(callback, kc.ModelCheckpoint | kc.BackupAndRestore)
-    if saves and callback.save_freq == "epoch":
-        return False
+    base: type[kc.Callback] = kc.Callback
+    for kind in (kc.ModelCheckpoint, kc.BackupAndRestore):
+        if isinstance(callback, kind) and callback.save_freq == "epoch":
+            base = kind  # whose hooks do nothing then
     if type(callback) is kc.TensorBoard and callback.update_freq == "epoch":
         return keras_compat.traces_batches(callback) or callback.write_steps_per_second
-    changed = (getattr(type(callback), hook) is not getattr(kc.Callback, hook) for hook in hooks)
+    changed = (getattr(type(callback), hook) is not getattr(base, hook) for hook in hooks)
     return any(changed) or any(hook in vars(callback) for hook in hooks)
 
 
