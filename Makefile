@@ -44,10 +44,11 @@ fuzz: $(VENV)/.test ## Run the property-based tests on random examples, 3 rounds
 	  $(BIN)/python -m pytest --numprocesses=2 --quiet -m hypothesis --hypothesis-profile=fuzz || exit; \
 	done
 
-laws: $(VENV)/.test ## Run the long tests of the trainer's promises: models, kills, random faults, two devices per task
+laws: $(VENV)/.test ## Run the long tests of promises: one job per launch, models, kills, random faults, two devices per task
 	@DISTLAUNCH_TEST_LAWS=1 $(PYTEST) --numprocesses=0 --timeout=1800 \
 	  tests/cli/test_compare.py tests/cli/test_forecast.py
 	@DISTLAUNCH_TEST_LAWS=1 $(PYTEST) --numprocesses=2 --timeout=1800 \
+	  tests/submit/test_one_job.py tests/submit/test_stockout.py \
 	  tests/trainer_skeleton/runs/test_faults.py tests/trainer_skeleton/runs/test_random_faults.py \
 	  tests/trainer_skeleton/runs/test_zoo.py tests/trainer_skeleton/runs/test_fit_scripts.py \
 	  tests/trainer_skeleton/runs/test_user_data.py tests/trainer_skeleton/keras_suite \

@@ -11,6 +11,7 @@ The tree, with exit codes from `exit_codes`::
     │   └── ContextError     1: files that cannot or must not be in the image
     └── GoogleError          1: Google refused a call, or cannot be reached
         ├── CreateRefused    the call to create a job was refused: no job exists
+        ├── EmulatorStopped  the emulator has stopped, and its jobs with it
         └── RetryableError   the same call may succeed later
 
 Every other exception is a bug in distlaunch.
@@ -116,6 +117,10 @@ class CreateRefused(GoogleError):
         return cls(str(error), **{name: getattr(error, name) for name in names})
 
 
+class EmulatorStopped(GoogleError):
+    """The emulator of a job has stopped, and the job with it."""
+
+
 class RetryableError(GoogleError):
     """Google cannot be reached, or requests a retry after `wait` seconds (0 if it names none).
 
@@ -153,7 +158,7 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
 def os_reason(error: OSError) -> str:
     """Return the system's reason for an error, such as ``permission denied``."""
     # Not strerror: the socket module adds the address to it.
-    return (os.strerror(error.errno) if error.errno else str(error)).lower()
+    return os.strerror(error.errno).lower() if error.errno else str(error)
 
 
 def output_error(error: OSError) -> BrokenPipeError | OutputError:

@@ -1,25 +1,37 @@
-"""Atomic writes and file locks."""
+"""Files in a project's folder, where a cloned repository may hold anything, and their locks.
+
+Nothing below the project's own folders is written through a symlink, and what is read as JSON is a
+regular file of limited size and depth.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
+import stat
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+_MAX_BYTES = 64 << 20  # of a file that is read whole
 
-def atomic_write(path: Path, content: str | bytes, *, sync: bool = False) -> None:
+
+def atomic_write(
+    path: Path, content: str | bytes, *, sync: bool = False, is_private: bool = False
+) -> None:
     """Write a file, whose folder exists, completely or not at all; OSError is raised.
 
-    `sync` is whether to wait until the content is on the disk.
+    `sync` is whether to wait until the content is on the disk, `is_private` whether only its owner
+    may read it.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     try:
-        with part.open("wb") as file:
+        with os.fdopen(os.open(part, flags, 0o600 if is_private else 0o666), "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
             if sync:
                 file.flush()
@@ -30,6 +42,58 @@ def atomic_write(path: Path, content: str | bytes, *, sync: bool = False) -> Non
             part.unlink(missing_ok=True)
 
 
+def make_folder(path: Path, *, below: Path) -> Path:
+    """Create a folder and its parents, and return it; no part below a folder may be a symlink.
+
+    OSError is raised if one is, or the folder cannot be created.
+    """
+    refuse_symlinks(path, below=below)
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def refuse_symlinks(path: Path, *, below: Path) -> None:
+    """Raise OSError if a part of a path below a folder is a symlink."""
+    part = below
+    for name in path.relative_to(below).parts:
+        part /= name
+        if part.is_symlink():
+            raise OSError(f"{part} is a symlink")
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a name is one component of a path, so that a file of it stays in its folder."""
+    return name not in ("", ".", "..") and "/" not in name and "\0" not in name
+
+
+def read_regular(path: Path) -> bytes:
+    """Return the content of a regular file of limited size; OSError or ValueError is raised."""
+    # A FIFO would block the open call without O_NONBLOCK, /dev/zero would never end.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError("not a regular file")
+        content = file.read(_MAX_BYTES + 1)
+    if len(content) > _MAX_BYTES:
+        raise ValueError(f"larger than {_MAX_BYTES >> 20} MiB")
+    return content
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file; OSError or ValueError is raised."""
+    return parse_object(read_regular(path))
+
+
+def parse_object(content: bytes) -> dict[str, Any]:
+    """Return the object of JSON that may come from anyone; ValueError is raised."""
+    try:
+        value = json.loads(content)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError("not an object")  # noqa: TRY004 - the content is wrong, not the call
+    return value
+
+
 @contextmanager
 def lock(path: Path, *, wait: bool) -> Iterator[None]:
     """Hold an exclusive lock on a file, where the file system has locks (NFS may not).
@@ -37,7 +101,7 @@ def lock(path: Path, *, wait: bool) -> Iterator[None]:
     OSError is raised if the file cannot be created; BlockingIOError if another process holds the
     lock and this is not to `wait`.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -48,3 +112,18 @@ def lock(path: Path, *, wait: bool) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def may_be_locked(path: Path) -> bool:
+    """Whether a process holds the lock on a file, or may where the file system has no locks."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

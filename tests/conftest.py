@@ -24,6 +24,7 @@ import engine as engines
 import fake_google
 import fake_registry  # noqa: F401 - for the tests, which import it from there
 import json_schemas  # noqa: F401 - likewise
+import launches  # noqa: F401 - likewise
 import tensorflow_host
 
 sys.path.pop(0)

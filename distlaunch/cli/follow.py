@@ -37,40 +37,40 @@ def follow_or_detach(
     """Follow a launched job to its end, or exit, and return the exit code.
 
     Where its region has no machines for it, or it has not started after `max_wait` seconds, it is
-    moved to the next region of the launch, if there is one.
+    moved to the next region of the launch, if there is one. An error leaves the launch open, so
+    that the same command follows the job again.
     """
-    try:
-        if detach:
-            submitted = show_submitted(console, launched)
-            if launched.next_regions:
-                console.log("a job that is not followed is not moved to another region", "warning")
-            name = launched.record.launch_id
-            console.result(json.dumps(submitted) if as_json else name)
-            return 0
-        with job_view(console, task_names(launched.job), as_json=as_json) as view:
-            while True:
-                submitted = show_submitted(console, launched)
-                if as_json:
-                    console.result(json.dumps({"event": "submitted", **submitted}))
-                follower = _follower(
-                    launcher.jobs,
-                    launched.job,
-                    LogSelection(hide_noise=True),
-                    view,
-                    per_entry=as_json,
-                    max_wait=_wait_limit(launched, max_wait),
-                )
-                try:
-                    code = launches.follow_to_completion(launched, launcher, follower, view)
-                except KeyboardInterrupt:
-                    return _end_interrupted(
-                        launched.record, launcher.jobs, follower, view, cancel=cancel_on_interrupt
-                    )
-                if code is not None:
-                    return code
-                launched = launcher.move(launched)
-    finally:
+    if detach:
+        submitted = show_submitted(console, launched)
+        if launched.next_regions:
+            console.log("a job that is not followed is not moved to another region", "warning")
         launcher.close(launched.record)
+        console.result(json.dumps(submitted) if as_json else launched.record.launch_id)
+        return 0
+    with job_view(console, task_names(launched.job), as_json=as_json) as view:
+        while True:
+            submitted = show_submitted(console, launched)
+            if as_json:
+                console.result(json.dumps({"event": "submitted", **submitted}))
+            follower = _follower(
+                launcher.jobs,
+                launched.job,
+                LogSelection(hide_noise=True),
+                view,
+                per_entry=as_json,
+                max_wait=_wait_limit(launched, max_wait),
+            )
+            try:
+                launches.follow_to_end(launched, launcher, follower, view)
+            except KeyboardInterrupt:
+                return _end_interrupted(
+                    launched.record, launcher, follower, view, cancel=cancel_on_interrupt
+                )
+            moved = launcher.move(launched, follower.job)
+            if moved is None:
+                launcher.close(launched.record)
+                return launches.show_end(launched, launcher.jobs, follower.job, view)
+            launched = moved
 
 
 def show_submitted(console: Console, launched: Launched) -> dict[str, str | None]:
@@ -153,13 +153,15 @@ def _exit_code(job: Mapping[str, Any]) -> int:
 
 
 def _end_interrupted(
-    record: Record, jobs: Jobs, follower: JobFollower, view: ProgressView, *, cancel: bool
+    record: Record, launcher: Launcher, follower: JobFollower, view: ProgressView, *, cancel: bool
 ) -> int:
     """Leave the job running or cancel it, and return the exit code."""
     name = record.launch_id
     if _show_final_state(follower.job, name, view):
+        launcher.close(record)
         return _exit_code(follower.job)
     if not cancel:
+        launcher.close(record)
         _warn(
             view,
             f"the job is still running; reattach with 'distlaunch logs --follow {name}', "
@@ -167,9 +169,12 @@ def _end_interrupted(
         )
         return EXIT_INTERRUPTED
     try:
-        view.handle(Notice("interrupted: cancelling the job (Ctrl-C again exits)"))
-        jobs.cancel(str(record.resource))
-        view.stream(follower)
+        with launches.job_goes_on(record):
+            view.handle(Notice("interrupted: cancelling the job (Ctrl-C again exits)"))
+            launcher.note_cancelled(record)
+            launcher.jobs.cancel(str(record.resource))
+            view.stream(follower)
+        launcher.close(record)
     except KeyboardInterrupt:
         if not _show_final_state(follower.job, name, view):
             _warn(view, f"the cancellation is not confirmed; check 'distlaunch status {name}'")

@@ -180,8 +180,15 @@ def cancel(_: Settings, located: LocatedJob, *, as_json: bool) -> None:
     """Cancel a job; Vertex AI ends it within a minute or two."""
     from distlaunch.errors import DistlaunchError
     from distlaunch.google.jobs import has_ended, job_id, state
+    from distlaunch.submit.records import Records
 
-    job, name = located.job, job_id(located.job)
+    job, name, records = located.job, job_id(located.job), Records(Path.cwd())
+    if located.record and not has_ended(job):
+        records.note_cancelled(located.record)  # waits for a command that moves the job
+    if moved := records.find_moved(name):
+        raise DistlaunchError(
+            f"{name}: was moved to {moved.region}; run 'distlaunch cancel {moved.launch_id}'"
+        )
     if has_ended(job):
         raise DistlaunchError(f"{name}: already finished ({state(job)})")
     located.jobs.cancel(job["name"])

@@ -115,6 +115,7 @@ def _submit(console: Console, values: SimpleNamespace, ending: Ending) -> int:
     """Submit the tuning job and follow it."""
     from distlaunch.cli.follow import show_submitted
     from distlaunch.job import vertex
+    from distlaunch.submit.launcher import job_goes_on
 
     order, notes = options.load_launch(values)
     if not vertex.is_tuned(order.job):
@@ -129,11 +130,11 @@ def _submit(console: Console, values: SimpleNamespace, ending: Ending) -> int:
         return submitted
     record = submitted.launched.record
     ending.job, ending.job_dir = record.launch_id, record.job_dir or ""
-    try:
-        show_submitted(console, submitted.launched)
-        set_options = [*_set_options(values), "--set=tuning=null"]
-        train = ["distlaunch", "submit", *set_options, "--", *values.program_args]
-        return _follow(
+    show_submitted(console, submitted.launched)
+    set_options = [*_set_options(values), "--set=tuning=null"]
+    train = ["distlaunch", "submit", *set_options, "--", *values.program_args]
+    with job_goes_on(record):
+        code = _follow(
             console,
             submitted.launcher.jobs,
             submitted.launched.job,
@@ -141,8 +142,8 @@ def _submit(console: Console, values: SimpleNamespace, ending: Ending) -> int:
             values,
             price=_price_of_trial(submitted.report),
         )
-    finally:
-        submitted.launcher.close(record)
+    submitted.launcher.close(record)
+    return code
 
 
 def _attach(console: Console, values: SimpleNamespace, ending: Ending) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import timestamps
-from distlaunch.errors import GoogleError, RetryableError
+from distlaunch.errors import EmulatorStopped, GoogleError, RetryableError
 from distlaunch.google import jobs as google_jobs
 from distlaunch.google.jobs import JobState
 from distlaunch.google.tail import LogReader, LogSelection
@@ -171,7 +171,7 @@ class JobFollower:
         if session.is_emulator_down(error):
             self._is_emulator_gone = True
             if self._ended is None:
-                raise GoogleError(
+                raise EmulatorStopped(
                     f"{session.endpoint} refuses connections: the emulator has stopped, and the "
                     "job with it"
                 ) from error

@@ -1,20 +1,22 @@
 """The story of a submit: a checked job and its image → a record → a job at Google → its end.
 
-A launch never creates two jobs. Its record is written before the call that creates the job, with an
-id that the job carries as a label; a launch that was interrupted is found by it and resumed.
+At most one job of a launch is alive. Its record is written before the call that creates the job,
+with an id that the job carries as a label; a launch that was interrupted is found by it and
+resumed. Several commands may follow one launch, so a launch is moved to another region under a
+lock, by the record as it is on the disk then.
 """
 
 from __future__ import annotations
 
-import json
 import platform
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from distlaunch import __version__, timestamps
-from distlaunch.errors import CreateRefused, GoogleError
+from distlaunch import __version__, files, timestamps
+from distlaunch.errors import CreateRefused, DistlaunchError, EmulatorStopped, GoogleError
 from distlaunch.exit_codes import EXIT_JOB_FAILED
 from distlaunch.google.jobs import (
     LAUNCH_LABEL,
@@ -38,7 +40,7 @@ from distlaunch.submit.resubmission import (
 from distlaunch.ui.events import JobFailed, Notice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from distlaunch.google.client import Session
@@ -136,45 +138,97 @@ class Launcher:
             is_new=is_new,
         )
 
-    def cancel_to_move(self, launched: Launched) -> bool:
+    def cancel_to_move(self, launched: Launched) -> None:
         """Cancel a job that is to be moved to the next region, unless it has started by now.
 
         The record has the intention, in case this command is killed before the job has ended.
         """
-        name = str(launched.record.resource)
+        record, name = launched.record, str(launched.record.resource)
         if not state(self.jobs.get(name)).is_before_running:
-            return False
-        self._records.write(replace(launched.record, is_moving=True))
-        self._show(f"the job has not started in {launched.record.region}: cancelling it")
-        self.jobs.cancel(name)
-        return True
-
-    def move(self, launched: Launched) -> Launched:
-        """Submit a launch again in its next region; its job in the last one must have ended."""
-        last, (region, *others) = launched.record, launched.next_regions
+            return
         with self._records.lock():
-            self.jobs = Jobs(self.jobs.session, self.jobs.project, region)
-            launch_id = new_launch_id(last.name)
-            body = launched.request(launch_id)
-            record = replace(
-                last,
-                launch_id=launch_id,
-                region=region,
-                request=redact(body),
-                job_dir=output_directory(body),
-                resource=None,
-                is_moving=False,
-                time=timestamps.format(time.time()),
+            self._records.update(record, is_moving=True)
+        self._show(f"the job has not started in {record.region}: cancelling it")
+        try:
+            self.jobs.cancel(name)
+        except GoogleError as error:
+            # Where it is still waiting, the user may cancel it later, and then it must not move.
+            if state(self.jobs.get(name)).is_before_running:
+                with self._records.lock():
+                    self._records.update(record, is_moving=False)
+            self._show(f"the job is not moved, as it cannot be cancelled: {error}", "warning")
+
+    def move(self, launched: Launched, job: Mapping[str, Any]) -> Launched | None:
+        """Submit a launch again in its next region, if its job has ended without having started.
+
+        If another command has moved it, that launch is returned; None if it is not to be moved.
+        """
+        if not launched.next_regions:
+            return None
+        with self._records.lock():
+            last = self._records.current(launched.record)
+            successor = self._records.find_moved(last.launch_id)
+            if successor:
+                return self._join(launched, successor)
+            if not _is_to_be_moved(last, job):
+                return None
+            self._show(
+                f"no machines in {last.region}; moving the job to {launched.next_regions[0]}",
+                "warning",
             )
-            moved = self._create(
-                launched._replace(record=record, next_regions=tuple(others)), body, may_exist=False
-            )
-            self.close(last)
-            return moved
+            return self._create_in_next_region(launched, last)
 
     def close(self, record: Record) -> None:
-        """Note that the command that launched a job has ended in order."""
-        self._records.write(replace(record, is_open=False))
+        """Note that a launch is over: its job has ended, or the user leaves it running."""
+        self._note(record, is_open=False)
+
+    def note_cancelled(self, record: Record) -> None:
+        """Note that the user cancels a job, so that no command moves it."""
+        self._records.note_cancelled(record)
+
+    def _join(self, launched: Launched, successor: Record) -> Launched | None:
+        """Follow the launch that another command has moved, to where it is now."""
+        while further := self._records.find_moved(successor.launch_id):
+            successor = further
+        self.jobs = Jobs(self.jobs.session, self.jobs.project, successor.region)
+        rest = _regions_after(successor.region, launched.next_regions)
+        moved = launched._replace(record=successor, next_regions=rest)
+        job = self._find_job(successor)
+        if job:
+            return moved._replace(job=job)
+        if not successor.is_open or successor.resource:
+            return None  # refused, or deleted since
+        body = launched.request(successor.launch_id)
+        return self._create(moved, body, may_exist=True)  # that command was killed
+
+    def _create_in_next_region(self, launched: Launched, last: Record) -> Launched:
+        region, *others = launched.next_regions
+        self.jobs = Jobs(self.jobs.session, self.jobs.project, region)
+        launch_id = new_launch_id(last.name)
+        body = launched.request(launch_id)
+        record = replace(
+            last,
+            launch_id=launch_id,
+            region=region,
+            request=redact(body),
+            job_dir=output_directory(body),
+            resource=None,
+            is_moving=False,
+            moved_from=last.launch_id,
+            time=timestamps.format(time.time()),
+        )
+        moved = launched._replace(record=record, next_regions=tuple(others))
+        try:
+            return self._create(moved, body, may_exist=False)
+        finally:
+            self.close(last)
+
+    def _note(self, record: Record, **changes: Any) -> None:
+        """Change a record; only the next command needs it, so a failure is a warning."""
+        try:
+            self._records.update(record, **changes)
+        except DistlaunchError as error:
+            self._show(str(error), "warning")
 
     def _launch(
         self,
@@ -196,7 +250,7 @@ class Launcher:
             if unfinished:
                 region = unfinished.region
                 self.jobs = Jobs(first.session, first.project, region)
-                rest = regions[regions.index(region) + 1 :] if region in regions else ()
+                rest = _regions_after(region, regions)
                 resumed = self._resume(Launched(unfinished, {}, request, rest))
                 if resumed:
                     return resumed
@@ -220,15 +274,17 @@ class Launcher:
     def _resume(self, launched: Launched) -> Launched | None:
         """Resume an interrupted launch; close its record if its job has ended or is gone."""
         record = launched.record
-        job = self._find_job(record)
+        with job_goes_on(record):
+            job = self._find_job(record)
         is_gone = job is None and record.resource is not None
-        if is_gone or (job and has_ended(job)):
+        waits_for_move = job and launched.next_regions and _is_to_be_moved(record, job)
+        if is_gone or (job and has_ended(job) and not waits_for_move):
             outcome = f"has ended ({state(job)})" if job else "no longer exists"
             self._show(
                 f"the job of the interrupted launch {record.launch_id} {outcome}; "
                 "starting a new one"
             )
-            self.close(replace(record, resource=job["name"]) if job else record)
+            self._note(record, is_open=False, resource=job["name"] if job else record.resource)
             return None
         self._show(f"resuming interrupted launch {record.launch_id} (--new starts a new one)")
         if job is None:
@@ -249,7 +305,10 @@ class Launcher:
 
     def _create(self, launched: Launched, body: Mapping[str, Any], *, may_exist: bool) -> Launched:
         record = launched.record
-        self._records.write(record)
+        try:
+            self._records.write(record)
+        except DistlaunchError as error:
+            raise DistlaunchError(f"{error}; nothing was submitted") from None
         try:
             created = self.jobs.create(record.collection, body, may_exist=may_exist)
         except KeyboardInterrupt:
@@ -273,35 +332,46 @@ class Launcher:
         return self._note_job(launched, created.job)
 
     def _note_job(self, launched: Launched, job: Mapping[str, Any]) -> Launched:
+        self._note(launched.record, resource=job["name"])
         record = replace(launched.record, resource=job["name"])
-        self._records.write(record)
         return launched._replace(record=record, job=job)
 
     def _show(self, text: str, level: Level = "info") -> None:
         self._on_event(Notice(text, level))
 
 
-def follow_to_completion(
-    launched: Launched, launcher: Launcher, follower: JobFollower, view: ProgressView
-) -> int | None:
-    """Show a job's events until it has ended, and return the exit code.
+@contextmanager
+def job_goes_on(record: Record) -> Iterator[None]:
+    """Add to an error what becomes of the job, whose launch stays open."""
+    try:
+        yield
+    except EmulatorStopped:
+        raise
+    except GoogleError as error:
+        raise error.with_text(
+            f"{error}; the job may still be running: run the same command again to follow it, or "
+            f"'distlaunch cancel {record.launch_id}'"
+        ) from error
 
-    None means that it ended without having started, and is to be moved to the next region.
-    """
-    view.stream(follower)
-    record, is_moving = launched.record, launched.record.is_moving
-    if follower.is_stalled:
-        is_moving = launcher.cancel_to_move(launched)
+
+def follow_to_end(
+    launched: Launched, launcher: Launcher, follower: JobFollower, view: ProgressView
+) -> None:
+    """Show a job's events until it has ended; one that does not start is cancelled to be moved."""
+    with job_goes_on(launched.record):
         view.stream(follower)
-    has_stopped = is_moving and state(follower.job) is JobState.CANCELLED
-    if launched.next_regions and (has_stopped or is_stockout(follower.job)):
-        text = f"no machines in {record.region}; moving the job to {launched.next_regions[0]}"
-        view.handle(Notice(text, "warning"))
-        return None
-    if state(follower.job) is not JobState.SUCCEEDED:
-        show_failure(launcher.jobs, follower.job, view)
+        if follower.is_stalled:
+            launcher.cancel_to_move(launched)
+            view.stream(follower)
+
+
+def show_end(launched: Launched, jobs: Jobs, job: Mapping[str, Any], view: ProgressView) -> int:
+    """Show how a job has ended, and return the exit code."""
+    record = launched.record
+    if state(job) is not JobState.SUCCEEDED:
+        show_failure(jobs, job, view)
         return EXIT_JOB_FAILED
-    summary = _read_summary(launcher.jobs.session, record, view)
+    summary = _read_summary(jobs.session, record, view)
     if summary:
         view.summarise(summary)
     elif record.job_dir:
@@ -325,10 +395,21 @@ def _read_summary(session: Session, record: Record, view: ProgressView) -> dict[
     if record.job_dir is None:
         return None
     try:
-        summary = json.loads(storage.read(session, f"{record.job_dir}/summary.json") or b"null")
-    except (RecursionError, ValueError):
+        return files.parse_object(storage.read(session, f"{record.job_dir}/summary.json") or b"")
+    except ValueError:
         return None
     except GoogleError as error:  # the job has succeeded all the same
         view.handle(Notice(f"its summary cannot be read: {error}", "warning"))
         return None
-    return summary if isinstance(summary, dict) else None
+
+
+def _is_to_be_moved(record: Record, job: Mapping[str, Any]) -> bool:
+    """Whether a job has ended without having started, and not by the user's wish."""
+    if not record.is_open or record.is_cancelled or "startTime" in job:
+        return False
+    is_cancelled = record.is_moving and state(job) is JobState.CANCELLED
+    return is_cancelled or is_stockout(job)
+
+
+def _regions_after(region: str, regions: tuple[str, ...]) -> tuple[str, ...]:
+    return regions[regions.index(region) + 1 :] if region in regions else ()

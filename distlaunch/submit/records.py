@@ -1,16 +1,18 @@
 """Records of launches from a project's folder: ``.distlaunch/jobs/LAUNCH_ID.json``.
 
-A record is written before the call that creates the job, and stays *open* until the command that
-launched it ends in order, so that an interrupted launch is found and resumed.
+A record is written before the call that creates the job, and stays *open* until its job has ended
+or the user has left it running, so that an interrupted launch is found and resumed. A launch that
+is moved to another region has a record for each of its jobs.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import time
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import files
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from distlaunch.ui.events import ShowMessage
 
 _MAX_NAME = 40  # characters of a job's name in its launch id, which is the value of a label
+_TYPES = {"str": str, "bool": bool, "Mapping": dict, "Collection": str}  # by the words of a hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +45,10 @@ class Record:
     job_dir: str | None = None
     endpoint: str | None = None  # the URL that replaces Google's
     resource: str | None = None  # the job's resource name, once it is known
-    is_open: bool = True  # the command that launched it has not ended in order
-    is_moving: bool = False  # the command cancels the job to move it to another region
+    is_open: bool = True  # the job may be alive, and the user has not left it
+    is_moving: bool = False  # distlaunch cancels the job to move it to another region
+    is_cancelled: bool = False  # the user has cancelled the job, so that it is not moved
+    moved_from: str | None = None  # the launch id of the job in the region before
     commit: str | None = None  # of the project's folder
     versions: Mapping[str, str] = field(default_factory=dict)
     time: str = ""  # UTC, such as 2026-11-21T16:55:00.123456Z
@@ -63,7 +68,7 @@ class Records:
     """The launches from one project's folder; files that are not valid records are ignored."""
 
     def __init__(self, project: Path, show_message: ShowMessage | None = None) -> None:
-        self._folder = project / JOBS
+        self._project, self._folder = project, project / JOBS
         self._show_message = show_message
         self._ignored: set[Path] = set()
 
@@ -84,9 +89,33 @@ class Records:
         return None
 
     def find_unfinished(self, content: str) -> Record | None:
-        """Return the newest open launch with the same content, if any."""
-        records = (record for record in self.all() if record.is_open and record.content == content)
-        return next(records, None)
+        """Return the newest open launch with the same content that was not moved, if any."""
+        records = [record for record in self.all() if record.content == content]
+        moved = {record.moved_from for record in records}
+        unfinished = (each for each in records if each.is_open and each.launch_id not in moved)
+        return next(unfinished, None)
+
+    def find_moved(self, launch_id: str) -> Record | None:
+        """Return the launch in the region to which a launch was moved, None if it was not."""
+        return next((record for record in self.all() if record.moved_from == launch_id), None)
+
+    def current(self, record: Record) -> Record:
+        """Return a record as it is on the disk now; other commands change it too."""
+        return self._read_valid(self._path(record)) or record
+
+    def update(self, record: Record, **changes: Any) -> Record:
+        """Change fields of a record on the disk; where another command may, hold the lock."""
+        changed = replace(self.current(record), **changes)
+        self.write(changed)
+        return changed
+
+    def note_cancelled(self, record: Record) -> None:
+        """Note that the user cancels a job, before the call, so that no command moves it.
+
+        In a folder that cannot be written, no command moves jobs.
+        """
+        with suppress(DistlaunchError), self.lock():
+            self.update(record, is_cancelled=True)
 
     def hint(self, name: str) -> str:
         """Return ``; did you mean …?`` for an id or name that no record has."""
@@ -95,11 +124,11 @@ class Records:
 
     def write(self, record: Record) -> None:
         """Write a record, and wait until it is on the disk; else DistlaunchError is raised."""
-        path = self._folder / f"{record.launch_id}.json"
+        path = self._path(record)
         text = json.dumps(asdict(record), indent=2, ensure_ascii=False) + "\n"
         try:
             self._create_folder()
-            files.atomic_write(path, text, sync=True)
+            files.atomic_write(path, text, sync=True, is_private=True)
         except OSError as error:
             raise _not_writable(path, error) from None
 
@@ -118,17 +147,20 @@ class Records:
         """Return the record in a file, or warn that it is ignored."""
         try:
             return _read(path)
-        except (AttributeError, OSError, TypeError, ValueError) as error:
+        except (OSError, ValueError) as error:
             if self._show_message and path not in self._ignored:
                 reason = getattr(error, "strerror", None) or error
                 self._show_message(f"{path}: not a valid record ({reason}); ignored", "warning")
             self._ignored.add(path)
             return None
 
+    def _path(self, record: Record) -> Path:
+        return self._folder / f"{record.launch_id}.json"
+
     def _create_folder(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        files.make_folder(self._folder, below=self._project)
         ignore_file = self._folder.parent / ".gitignore"
-        if not ignore_file.exists():
+        if not os.path.lexists(ignore_file):
             ignore_file.write_text("*\n")
 
 
@@ -139,11 +171,29 @@ def new_launch_id(name: str) -> str:
 
 
 def _read(path: Path) -> Record:
-    """Return the record in a file; fields of a newer version are ignored."""
-    content = json.loads(path.read_bytes())
-    names = [item.name for item in fields(Record)]
-    return Record(**{name: value for name, value in content.items() if name in names})
+    """Return the record in a file; fields of a newer version are ignored.
+
+    OSError or ValueError is raised if it is not a valid record of this name.
+    """
+    content = files.read_object(path)
+    values = {item.name: content[item.name] for item in fields(Record) if item.name in content}
+    for item in fields(Record):
+        if item.name in values and not _has_type(values[item.name], str(item.type)):
+            raise ValueError(f"{item.name} is not of type {item.type}")
+    try:
+        record = Record(**values)
+    except TypeError as error:  # a field is missing
+        raise ValueError(str(error)) from None
+    if record.launch_id != path.stem:
+        raise ValueError(f"the launch id is {record.launch_id}")
+    return record
+
+
+def _has_type(value: object, hint: str) -> bool:
+    """Whether a value has the type of a field's hint, such as ``str | None``."""
+    name, _, none = hint.partition(" | ")
+    return (value is None and bool(none)) or isinstance(value, _TYPES[name.partition("[")[0]])
 
 
 def _not_writable(path: Path, error: OSError) -> DistlaunchError:
-    return DistlaunchError(f"{path}: cannot be written ({os_reason(error)}); nothing was submitted")
+    return DistlaunchError(f"{path}: cannot be written ({os_reason(error)})")

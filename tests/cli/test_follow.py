@@ -36,6 +36,9 @@ def test_ctrl_c_in_each_state(states, cancel, end, monkeypatch, capfd):
         follower.job = JOB | {"state": f"JOB_STATE_{left.pop(0)}"}
         raise KeyboardInterrupt
 
+    def ignore(_):
+        pass
+
     cancelled = []
     jobs = SimpleNamespace(
         session=SimpleNamespace(endpoint=None), project="p", cancel=cancelled.append
@@ -44,7 +47,7 @@ def test_ctrl_c_in_each_state(states, cancel, end, monkeypatch, capfd):
     code = follow_or_detach(
         Console(),
         launcher.Launched(new_record(resource=JOB["name"]), JOB, {}.get),
-        SimpleNamespace(close=lambda _: None, jobs=jobs),
+        SimpleNamespace(close=ignore, note_cancelled=ignore, jobs=jobs),
         detach=False,
         cancel_on_interrupt=cancel,
         as_json=False,

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
-import signal
 import subprocess
-from pathlib import Path
 
 import emulators
 import pytest
+from launches import SUBMIT, kill_submit
 
 from distlaunch.google.client import connect
 
@@ -23,11 +21,8 @@ cluster:
   chief: {{machine: n1-standard-4}}
 """
 TRAINER = "import sys, time; time.sleep(float(sys.argv[-1])); print('trained')\n"
-# Without the checks, which would take a fault or a moment that is meant for a launch.
-SUBMIT = ("submit", "--image=localhost:5000/digits:1", "--no-check")
 LONG = ("--detach", "--", "600")  # a job that has not ended by the next command
-MOMENTS = 7  # until the record names the job
-KILLED = Path(__file__).with_name("killed.py")
+MOMENTS = 8  # until the record names the job
 
 # What may pass when it is retried; a retry follows each but the last.
 TRANSIENT = ("429", "reset", "expired", "lost")
@@ -151,10 +146,7 @@ def test_killed_at_any_moment_and_run_again_makes_one_job(healthy, submit, pytho
     for moment in range(MOMENTS):
         name = f"digits-{moment}"
         folder = write_project(tmp_path / name)
-        shutil.copy(KILLED, folder)
-        words = ("killed", str(moment), *SUBMIT, "--", "600")
-        killed = python.run(*words, cwd=folder, env=healthy.environment)
-        assert killed.code == -signal.SIGKILL, killed.err
+        assert kill_submit(python, folder, healthy, moment, "--", "600")
         launch_id = submit(healthy, name).stdout.strip()
         [job] = [job for job in healthy.jobs() if job["displayName"] == name]
         assert job["labels"]["distlaunch-launch"] == launch_id, moment

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
+import shutil
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -72,6 +74,32 @@ def test_an_open_launch_of_the_same_content_is_unfinished(records):
     assert records.find_unfinished("abc") is None
 
 
+def test_a_launch_that_was_moved_is_continued_where_it_is(records):
+    records.write(record("digits-1"))
+    records.write(record("digits-2", moved_from="digits-1", time="2026-11-21T16:00:00Z"))
+    assert records.find_unfinished("abc").launch_id == "digits-2"
+    assert records.find_moved("digits-1").launch_id == "digits-2"
+    assert records.find_moved("digits-2") is None
+
+
+def test_a_change_of_a_record_keeps_the_changes_of_other_commands(records):
+    records.write(record())
+    records.note_cancelled(record())
+    assert records.update(record(), is_open=False) == record(is_cancelled=True, is_open=False)
+
+
+def test_a_record_is_for_its_owner_and_is_not_written_through_a_symlink(records, tmp_path):
+    records.write(record())
+    [path] = (tmp_path / JOBS).glob("*.json")
+    assert path.stat().st_mode & 0o777 == 0o600
+    (tmp_path / "elsewhere").mkdir()
+    shutil.rmtree(tmp_path / JOBS)
+    (tmp_path / JOBS).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DistlaunchError, match=r"jobs is a symlink"):
+        records.write(record())
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 def test_the_newest_of_two_records_of_one_second(records):
     records.write(record("digits-b", time=timestamps.format(time.time())))
     records.write(record("digits-a", time=timestamps.format(time.time())))
@@ -82,8 +110,13 @@ def test_the_newest_of_two_records_of_one_second(records):
     ("content", "reason"),
     [
         ("", "Expecting value: line 1 column 1 (char 0)"),
-        ("[]", "'list' object"),
+        ("[]", "not an object"),
+        ("[" * 100_000, "nested too deeply"),
         ('{"launch_id": "broken"}', "missing"),
+        (json.dumps(asdict(record()) | {"launch_id": "../broken"}), "the launch id is ../broken"),
+        (json.dumps(asdict(record()) | {"is_open": "no"}), "is_open is not of type bool"),
+        (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
+        (os.mkfifo, "not a regular file"),
         (Path.mkdir, "Is a directory"),
         (lambda path: path.symlink_to(path), "symbolic links"),
     ],
@@ -114,10 +147,11 @@ def test_a_record_of_a_newer_version_is_read(tmp_path):
 
 def test_without_a_record_nothing_is_submitted(records, tmp_path):
     (tmp_path / ".distlaunch").write_text("in the way")
-    with pytest.raises(DistlaunchError, match="nothing was submitted"):
+    with pytest.raises(DistlaunchError, match="cannot be written"):
         records.write(record())
-    with pytest.raises(DistlaunchError, match="nothing was submitted"), records.lock():
+    with pytest.raises(DistlaunchError, match="cannot be written"), records.lock():
         pass
+    records.note_cancelled(record())
 
 
 def test_a_file_system_without_locks_is_tolerated(tmp_path, monkeypatch):

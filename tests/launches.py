@@ -1,0 +1,80 @@
+"""A project whose job may be moved between three regions, and commands that launch it."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import emulators
+
+from distlaunch.google.client import connect
+from distlaunch.google.jobs import Jobs
+
+if TYPE_CHECKING:
+    from tensorflow_host import PythonHost
+
+REGIONS = ("us-central1", "us-east4", "europe-west4")
+JOB_FILE = """\
+name: {name}
+project: demo-project
+region: us-central1
+bucket: gs://demo-bucket
+module: trainer
+scheduling: {{max_wait: 1s, regions: [us-central1, us-east4, europe-west4]}}
+cluster:
+  chief: {{machine: n1-standard-4}}
+"""
+TRAINER = "import sys, time; time.sleep(float(sys.argv[-1])) if sys.argv[1:] else None\n"
+# Without the checks, which would take a fault or a moment that is meant for a launch.
+SUBMIT = ("submit", "--image=localhost:5000/digits:1", "--no-check")
+KILLED = Path(__file__).with_name("submit") / "killed.py"
+
+
+def write_project(folder: Path) -> Path:
+    """Write a project, whose job has the folder's name, into a folder; return it."""
+    folder.mkdir(exist_ok=True)
+    (folder / "distlaunch.yaml").write_text(JOB_FILE.format(name=folder.name))
+    (folder / "trainer.py").write_text(TRAINER)
+    return folder
+
+
+def jobs_of(emulator: emulators.Emulator, name: str) -> list[tuple[str, str]]:
+    """Return the regions and states of the jobs of a name in their order, one alive at a time."""
+    session, matching = connect(emulator.url), f'displayName="{name}"'
+    jobs = [
+        (region, job)
+        for region in REGIONS
+        for job in Jobs(session, emulators.PROJECT, region).list("customJobs", matching)
+    ]
+    jobs.sort(key=lambda each: each[1]["createTime"])
+    for (_, earlier), (_, later) in pairwise(jobs):
+        assert earlier["endTime"] <= later["createTime"]
+    return [(region, job["state"].removeprefix("JOB_STATE_")) for region, job in jobs]
+
+
+def kill_submit(
+    python: PythonHost, folder: Path, emulator: emulators.Emulator, moment: int, *words: str
+) -> bool:
+    """Run submit and kill it at a moment; return False if it ended before that."""
+    shutil.copy(KILLED, folder)
+    arguments = (str(moment), *SUBMIT, *words)
+    result = python.run("killed", *arguments, cwd=folder, env=emulator.environment)
+    assert result.code in (-signal.SIGKILL, 0), result.err
+    return result.code != 0
+
+
+def start_submit(folder: Path, emulator: emulators.Emulator, *words: str) -> subprocess.Popen[str]:
+    """Start submit beside other commands."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "distlaunch", *SUBMIT, *words],
+        cwd=folder,
+        env=emulator.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )

@@ -1,0 +1,122 @@
+"""At any moment at most one job of a launch is alive, whatever goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+
+import emulators
+import pytest
+from launches import REGIONS, SUBMIT, jobs_of, kill_submit, start_submit, write_project
+
+LAWS = bool(os.environ.get("DISTLAUNCH_TEST_LAWS"))  # make laws
+PLACES = ("stockout:us-central1", "no-start:us-central1", "stockout:us-east4", "no-start:us-east4")
+FAULTS = (
+    *("lost@create#1", "lost@create#2", "503@create#1", "denied@create#2", "quota@create#3"),
+    *("denied@cancel#1", "lost@cancel#1", "denied@get#4-6", "expired@get#2", "reset:0.2@get"),
+    *("denied@list#1", "503:0.3@list", "slow-states:0.6"),
+)
+MOST_COMMANDS = 20  # of one launch
+OPEN = {"is_open": True, "is_moving": True}  # fields of a record
+LAST_MOMENT = 32  # of a command that is killed; see killed.py
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def project(tmp_path):
+    return write_project(tmp_path / "digits")
+
+
+@pytest.fixture
+def submit(project, cli):
+    return lambda emulator, *words: cli(*SUBMIT, *words, cwd=project, env=emulator.environment)
+
+
+def test_an_error_while_following_leaves_the_launch_open(project, submit):
+    with emulators.running(project, "--faults=denied@get#2-4") as emulator:
+        results = [submit(emulator, "--", "600") for _ in range(3)]
+        assert [result.returncode for result in results] == [1, 1, 1]
+        resumed = submit(emulator, "--detach", "--", "600")
+        assert resumed.returncode == 0, resumed.stderr
+        emulator.wait("RUNNING")
+        assert jobs_of(emulator, "digits") == [("us-central1", "RUNNING")]
+    [record] = project.glob(".distlaunch/jobs/*.json")
+    for result in results:
+        assert (
+            "the job may still be running: run the same command again to follow it, or "
+            f"'distlaunch cancel {record.stem}'"
+        ) in result.stderr
+    assert json.loads(record.read_text())["is_open"] is False
+
+
+def test_two_commands_that_follow_one_launch_move_it_once(project):
+    faults = "--faults=stockout:us-central1,slow-states:1"
+    with emulators.running(project, faults) as emulator:
+        words = "--set=scheduling.max_wait=1h"
+        commands = [start_submit(project, emulator, words) for _ in range(2)]
+        ends = [(command.communicate()[1], command.returncode) for command in commands]
+        assert [code for _, code in ends] == [0, 0], ends
+        assert jobs_of(emulator, "digits") == [
+            ("us-central1", "FAILED"),
+            ("us-east4", "SUCCEEDED"),
+        ]
+    assert sum("moving the job to us-east4" in text for text, _ in ends) == 1
+
+
+def test_a_job_that_cannot_be_cancelled_is_followed_on_and_the_users_cancel_ends_it(project, cli):
+    faults = "--faults=no-start:us-central1,denied@cancel#1"
+    with emulators.running(project, faults) as emulator:
+        command = start_submit(project, emulator)
+        assert command.stderr
+        assert any("the job is not moved, as it cannot be cancelled" in x for x in command.stderr)
+        cancelled = cli("cancel", cwd=project, env=emulator.environment)
+        assert cancelled.returncode == 0, cancelled.stderr
+        assert command.wait() == 3
+        command.stderr.close()
+        assert jobs_of(emulator, "digits") == [("us-central1", "CANCELLED")]
+
+
+def test_a_running_job_that_was_to_be_moved_and_that_the_user_cancels_is_not_moved(
+    project, submit, cli
+):
+    with emulators.running(project) as emulator:
+        assert submit(emulator, "--detach", "--", "600").returncode == 0
+        [path] = project.glob(".distlaunch/jobs/*.json")
+        # What a command leaves that is killed before it cancels the job.
+        path.write_text(json.dumps(json.loads(path.read_text()) | OPEN))
+        emulator.wait("RUNNING")
+        command = start_submit(project, emulator, "--", "600")
+        assert command.stderr
+        assert any("resuming interrupted launch" in line for line in command.stderr)
+        assert cli("cancel", cwd=project, env=emulator.environment).returncode == 0
+        assert command.wait() == 3
+        command.stderr.close()
+        assert jobs_of(emulator, "digits") == [("us-central1", "CANCELLED")]
+
+
+@pytest.mark.parametrize("seed", range(40 if LAWS else 2))
+def test_at_most_one_job_is_alive_whatever_happens(seed, project, submit, python, record_property):
+    draw = random.Random(seed)  # noqa: S311 - not a secret
+    faults = [draw.choice(PLACES), *draw.sample(FAULTS, draw.randint(0, 3)), f"seed:{seed}"]
+    kills = 0
+    with emulators.running(project, f"--faults={','.join(faults)}") as emulator:
+        for _ in range(MOST_COMMANDS):
+            beside = draw.random() < 0.3 and start_submit(project, emulator)
+            if draw.random() < 0.6:
+                code = None
+                if kill_submit(python, project, emulator, draw.randrange(LAST_MOMENT)):
+                    kills += 1
+            else:
+                code = submit(emulator).returncode
+            if beside:
+                beside.communicate()
+            jobs_of(emulator, "digits")
+            if code in (0, 3) and not beside:
+                break
+        jobs = jobs_of(emulator, "digits")
+    print(f"{','.join(faults)}: {kills} kills, {len(jobs)} jobs one after another")
+    states = [state for _, state in jobs]
+    assert states[-1] == "SUCCEEDED" or [region for region, _ in jobs[-3:]] == list(REGIONS)
+    assert set(states[:-1]) <= {"FAILED", "CANCELLED", "SUCCEEDED"}
