@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 
 import emulators
@@ -146,7 +147,8 @@ def test_killed_at_any_moment_and_run_again_makes_one_job(healthy, submit, pytho
     for moment in range(MOMENTS):
         name = f"digits-{moment}"
         folder = write_project(tmp_path / name)
-        assert kill_submit(python, folder, healthy, moment, "--", "600")
+        code = kill_submit(python, folder, healthy, moment, "--", "600")
+        assert code == -signal.SIGKILL, moment
         launch_id = submit(healthy, name).stdout.strip()
         [job] = [job for job in healthy.jobs() if job["displayName"] == name]
         assert job["labels"]["distlaunch-launch"] == launch_id, moment

@@ -105,9 +105,8 @@ def test_at_most_one_job_is_alive_whatever_happens(seed, project, submit, python
         for _ in range(MOST_COMMANDS):
             beside = draw.random() < 0.3 and start_submit(project, emulator)
             if draw.random() < 0.6:
-                code = None
-                if kill_submit(python, project, emulator, draw.randrange(LAST_MOMENT)):
-                    kills += 1
+                code = kill_submit(python, project, emulator, draw.randrange(LAST_MOMENT))
+                kills += code < 0
             else:
                 code = submit(emulator).returncode
             if beside:
