@@ -96,12 +96,13 @@ def parse_object(content: bytes) -> dict[str, Any]:
 
 @contextmanager
 def lock(path: Path, *, wait: bool) -> Iterator[None]:
-    """Hold an exclusive lock on a file, where the file system has locks (NFS may not).
+    """Hold an exclusive lock on a file or folder, where the file system has locks (NFS may not).
 
     OSError is raised if the file cannot be created; BlockingIOError if another process holds the
     lock and this is not to `wait`.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    access = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    descriptor = os.open(path, access, 0o666)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

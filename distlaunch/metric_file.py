@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
+
+from distlaunch.files import parse_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,8 +14,7 @@ def read_records(lines: str) -> Iterator[dict[str, Any]]:
     """Yield the records of whole lines: metrics by name, and ``global_step``."""
     for line in lines.splitlines():
         try:
-            record = json.loads(line)
+            record = parse_object(line.encode())
         except ValueError:
             continue  # the program writes the line, or was killed while it did
-        if isinstance(record, dict):
-            yield record
+        yield record

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+from distlaunch.background import BackgroundTask
 from distlaunch.errors import DistlaunchError, os_reason
 from distlaunch.exit_codes import EXIT_ERROR, EXIT_INTERRUPTED
 from distlaunch.text import duration
@@ -84,23 +86,32 @@ def _notify(target: str, fields: dict[str, str | int]) -> str | None:
     """Send a notification and return what went wrong, without the secrets of a URL."""
     text = f"{fields['job']}: {fields['state']} after {duration(int(fields['duration']))}"
     if is_url(target):
-        return _post(target, {"text": text, **fields})
+        try:
+            return BackgroundTask(lambda: _post(target, {"text": text, **fields})).result(TIMEOUT)
+        except TimeoutError:  # that of the socket is one of each read
+            return f"{urlsplit(target).hostname}: no answer within {TIMEOUT} s"
     variables = {f"DISTLAUNCH_{key.upper()}": str(value) for key, value in fields.items()}
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             ["/bin/sh", "-c", target],
-            input=f"{text}\n",
+            stdin=subprocess.PIPE,
             text=True,
             env={**os.environ, **variables},
             stdout=2,  # stdout may be read as JSON
-            timeout=TIMEOUT,
-            check=False,
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        return f"the command did not end within {TIMEOUT} s"
     except OSError as error:
         return f"the command failed: {os_reason(error)}"
-    return f"the command failed with exit code {done.returncode}" if done.returncode else None
+    try:
+        process.communicate(f"{text}\n", timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        return f"the command did not end within {TIMEOUT} s"
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)  # with what the shell has started
+            process.communicate()
+    code = process.returncode
+    return f"the command failed with exit code {code}" if code else None
 
 
 def is_url(target: str) -> bool:

@@ -1,4 +1,4 @@
-"""Requests without the values of environment variables."""
+"""Requests and command lines without the values of environment variables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 HIDDEN = "(hidden)"
 REDACTED = "(not recorded)"
@@ -48,15 +48,45 @@ def hide_secrets(request: Any) -> tuple[Any, tuple[str, ...]]:
     return _map_env(request, hide_variable), tuple(names)
 
 
+def redact_words(words: Sequence[str]) -> list[str]:
+    """Return a command line without the values of variables in --set, and of --notify."""
+    redacted = []
+    for before, word in zip(("", *words), words, strict=False):
+        option, equals, value = word.partition("=")
+        if "--notify" in (before, option) and word != "--notify":
+            redacted.append(f"{option}={REDACTED}" if option == "--notify" else REDACTED)
+        elif option == "--set" and equals:
+            redacted.append(f"--set={_redact_override(value)}")
+        else:
+            redacted.append(_redact_override(word))
+    return redacted
+
+
+def _redact_override(text: str) -> str:
+    """Return PATH=VALUE without a value that is one of a variable, or may contain some."""
+    path, equals, value = text.partition("=")
+    is_structure = value.lstrip().startswith(("{", "[")) and re.search(r"\benv\b", value)
+    is_variable = re.search(r"(^|[.\]])\s*env\s*([.\[]|$)", path) or is_structure
+    return f"{path}={REDACTED}" if equals and is_variable else text
+
+
 def _map_env(request: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a request with a function applied to each variable in it."""
+    """Return a request, or a job, with a function applied to each variable in it."""
     if isinstance(request, list):
         return [_map_env(item, change) for item in request]
     if not isinstance(request, dict):
         return request
     return {
-        key: [change(variable) for variable in value]
-        if key == "env" and isinstance(value, list)
-        else _map_env(value, change)
+        key: _change_variables(value, change) if key == "env" else _map_env(value, change)
         for key, value in request.items()
     }
+
+
+def _change_variables(variables: Any, change: Callable[[Any], Any]) -> Any:
+    """Apply a function to Google's list of variables, or to those of a job by their names."""
+    if isinstance(variables, list):
+        return [change(variable) for variable in variables]
+    if isinstance(variables, dict):
+        pairs = ({"name": name, "value": value} for name, value in variables.items())
+        return {pair["name"]: change(pair)["value"] for pair in pairs}
+    return variables

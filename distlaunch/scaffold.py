@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import resources
 from distlaunch.errors import DistlaunchError, os_reason
-from distlaunch.files import atomic_write
+from distlaunch.files import atomic_write, refuse_symlinks
 from distlaunch.job.model import DEFAULT_BASE, project_name
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Scaffold:
         try:
             self._refuse(folder, overwrite=overwrite)
             for written, (path, content) in enumerate(self.files.items()):  # noqa: B007
+                refuse_symlinks((folder / path).parent, below=folder)
                 copy = write_file(folder / path, content)
                 if copy and on_copy:
                     on_copy(folder / path, copy)

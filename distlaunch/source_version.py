@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_TIMEOUT = 10  # seconds for git, which may wait for a lock or a slow disk
+
+
 def commit_of(folder: Path) -> str | None:
     """Return the commit that a folder is at, None if unknown."""
     return _git(folder, "rev-parse", "--quiet", "--verify", "HEAD") or None
@@ -33,9 +36,12 @@ def hash_files(folder: Path, paths: Iterable[Path]) -> str:
 
 
 def _git(folder: Path, *words: str) -> str:
-    command = ["git", "-C", str(folder), *words]
+    # The configuration of a folder that comes from elsewhere may name a program as fsmonitor.
+    command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *words]
     try:
-        process = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError:
+        process = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_TIMEOUT
+        )
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return ""
     return process.stdout.strip()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from distlaunch import resources
 from distlaunch.errors import DistlaunchError, UpgradeRefused, os_reason
+from distlaunch.files import refuse_symlinks
 from distlaunch.resources import COPIED
 from distlaunch.scaffold import write_file
 
@@ -52,6 +53,7 @@ class Upgrade:
         path = Path()
         try:
             for path, text in self.written.items():
+                refuse_symlinks((self.folder / path).parent, below=self.folder)
                 copy = write_file(self.folder / path, text.encode())
                 if copy:
                     on_copy(self.folder / path, copy)

@@ -15,6 +15,8 @@ from distlaunch.google.client import connect
 from distlaunch.google.jobs import Jobs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tensorflow_host import PythonHost
 
 REGIONS = ("us-central1", "us-east4", "europe-west4")
@@ -31,6 +33,7 @@ cluster:
 TRAINER = "import sys, time; time.sleep(float(sys.argv[-1])) if sys.argv[1:] else None\n"
 # Without the checks, which would take a fault or a moment that is meant for a launch.
 SUBMIT = ("submit", "--image=localhost:5000/digits:1", "--no-check")
+PROGRAM = ("distlaunch",)
 KILLED = Path(__file__).with_name("submit") / "killed.py"
 
 
@@ -65,10 +68,13 @@ def kill_submit(
     return python.run("killed", *arguments, cwd=folder, env=emulator.environment).code
 
 
-def start_submit(folder: Path, emulator: emulators.Emulator, *words: str) -> subprocess.Popen[str]:
-    """Start submit beside other commands."""
+def start_submit(
+    folder: Path, emulator: emulators.Emulator, *words: str, program: Sequence[str] = PROGRAM
+) -> subprocess.Popen[str]:
+    """Start submit beside other commands; `program` is a module and its arguments before it."""
+    shutil.copy(KILLED, folder)
     return subprocess.Popen(
-        [sys.executable, "-m", "distlaunch", *SUBMIT, *words],
+        [sys.executable, "-m", *program, *SUBMIT, *words],
         cwd=folder,
         env=emulator.environment,
         stdout=subprocess.DEVNULL,

@@ -12,7 +12,8 @@ PACKAGE = Path(__file__).parents[1] / "distlaunch"
 
 SHARED = {
     *("", "background", "errors", "exit_codes", "files", "paths", "resources"),
-    *("metric_file", "notify", "retry", "source_version", "text", "timestamps"),
+    *("metric_file", "notify", "python_command", "retry", "source_version", "text"),
+    "timestamps",
 }
 """Small modules without a room, and `distlaunch` itself; they import only each other."""
 
@@ -29,7 +30,7 @@ ALLOWED = {
     "emulator": {*SHARED, "job", "ui", "local", "image"},
     "checks": {*SHARED, "job", "ui", "render", "google", "image"},
     "submit": {*SHARED, "job", "ui", "render", "google", "image", "checks", "redaction"},
-    "tune": {*SHARED, "job", "ui", "local"},
+    "tune": {*SHARED, "job", "ui", "local", "redaction"},
     "runs": {*SHARED, "job", "ui", "google", "local", "checks", "redaction"},
     "forecast": {*SHARED, "job", "checks", "local"},
     "scaffold": {*SHARED, "job"},

@@ -1,10 +1,14 @@
-"""Variables of a request that look like secrets are hidden."""
+"""Values of variables are left out of records, and secrets of what is shown."""
 
 from __future__ import annotations
 
-import pytest
+import json
 
-from distlaunch.redaction import HIDDEN, hide_secrets
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distlaunch.redaction import HIDDEN, REDACTED, hide_secrets, redact, redact_words
 
 NAMES = """
     WANDB_API_KEY token DB_PASSWORD MYSQL_PASSWD SECRET2 ApiKey AUTH_HEADER credential X-Auth
@@ -45,3 +49,38 @@ def test_request_is_not_changed():
     hide_secrets(sent)
     assert sent == request(**variables)
     assert hide_secrets({"env": "none", "x": [{"env": [{"name": "TOKEN"}, 1]}]})[1] == ()
+
+
+FORMS = (
+    "env.A={}",
+    "env={{A: {}}}",
+    "vertex.jobSpec.workerPoolSpecs[0].containerSpec.env[0].value={}",
+    "cluster={{chief: {{machine: m, env: {{A: {}}}}}}}",
+    " env.A = {}",
+)
+
+
+@given(st.sampled_from(FORMS), st.text(min_size=8), st.booleans())
+def test_no_form_of_set_records_a_value_of_a_variable(form, secret, is_one_word):
+    value = form.format(f"<{secret}>")
+    words = [f"--set={value}"] if is_one_word else ["--set", value]
+    redacted = redact_words(["local", *words, "--", "--epochs=3"])
+    assert f"<{secret}>" not in "".join(redacted)
+    assert redacted[-1] == "--epochs=3"
+    assert redacted[1].startswith("--set")
+
+
+WORDS = ["submit", "--set=cluster.workers.count=3", "--set", "args=[--envelope=1]", "--", "a=b"]
+
+
+def test_other_words_are_recorded():
+    assert redact_words(WORDS) == WORDS
+    assert redact_words(["--notify", "https://host/secret"]) == ["--notify", REDACTED]
+    assert redact_words(["--notify=https://host/secret"]) == [f"--notify={REDACTED}"]
+
+
+def test_variables_of_a_job_are_redacted_wherever_they_are():
+    pool = {"containerSpec": {"env": [{"name": "A", "value": "sesame"}]}}
+    job = {"env": {"A": "sesame"}, "vertex": {"jobSpec": {"workerPoolSpecs": [pool]}}}
+    assert "sesame" not in json.dumps(redact(job))
+    assert redact(job)["env"] == {"A": REDACTED}

@@ -19,6 +19,7 @@ from distlaunch import resources
 from distlaunch.checks.problem import error, warning
 from distlaunch.errors import did_you_mean
 from distlaunch.job.load import FILE_NAME
+from distlaunch.python_command import distlaunch_command, on_stdin
 from distlaunch.resources import COPIED
 from distlaunch.text import duration
 
@@ -161,8 +162,7 @@ def run_one_step(order: LaunchRequest, trainer: Trainer | None) -> list[Problem]
         args = [*order.job.args, *ONE_STEP, f"--job-dir={folder}"]
         overrides = [*order.overrides, f"module={order.job.module}"]  # --config may name another
         options = [word for override in overrides for word in ("--set", override)]
-        command = ["distlaunch", "local", "--workers=1", *options, "--", *args]
-        reason = _failure([sys.executable, "-m", *command], order.folder)
+        reason = _failure(["local", "--workers=1", *options, "--", *args], order.folder)
         if reason is None and not Path(folder, "summary.json").exists():
             reason = "exit code 0 before the end of training"
     if reason is None:
@@ -186,18 +186,20 @@ def _reason_to_skip(order: LaunchRequest, trainer: Trainer | None) -> Problem | 
     return warning("run-skipped", "module", f"{reason}: nothing was run", remedy)
 
 
-def _failure(command: list[str], folder: Path) -> str | None:
-    """Run a command in a folder and return why it failed, None if it did not."""
+def _failure(words: list[str], folder: Path) -> str | None:
+    """Run a command of distlaunch in a folder and return why it failed, None if it did not."""
     try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=RUN_TIMEOUT,
-        )
+        with on_stdin(words) as stdin:
+            done = subprocess.run(
+                distlaunch_command(),
+                cwd=folder,
+                stdin=stdin,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=RUN_TIMEOUT,
+            )
     except subprocess.TimeoutExpired:
         return f"timed out after {duration(RUN_TIMEOUT)}"
     if done.returncode == 0:

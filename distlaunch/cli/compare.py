@@ -50,7 +50,7 @@ def compare(console: Console, values: SimpleNamespace, *, env: dict[str, str]) -
         options.reject_launcher_options(words)
     job = load_project_job(project, values.overrides)
     variants = plan_variants(job, words, values.compare, values.batch_sizes)
-    folder = create_numbered(project / COMPARISONS)
+    folder = create_numbered(project, COMPARISONS)
     rounds = Rounds(project, job, variants, folder=folder, console=console, env=env)
     console.log(f"{rounds.describe()} · {folder}")
     batches = {each.global_batch for each in variants} - {None}

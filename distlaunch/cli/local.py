@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,8 @@ from distlaunch.errors import UsageError
 from distlaunch.exit_codes import EXIT_ERROR
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from distlaunch.checks.project.fit_calls import PythonProgram
     from distlaunch.cli import Settings
     from distlaunch.job.model import Job
@@ -153,13 +155,17 @@ def _run(
         alone = _program_of_one_task(order)
         if alone and (call := alone.fit_call()):
             view.handle(Notice(f"{call}: {FIT_ALONE}; {_remedy(alone)}", "warning"))
-        run = start_record(order, job, machine)
+        run = None
+        with _record_errors(view):
+            run = start_record(order, job, machine)
         code = EXIT_ERROR
         try:
             outcome = Runner(order, view).run()
             code = outcome.code
         finally:
-            end_record(run, folder.path, code)
+            if run:
+                with _record_errors(view):
+                    end_record(run, folder.path, code)
         if outcome.code == 0:
             if alone and not outcome.has_cluster:
                 count = sum(task.is_training for task in order.cluster.tasks())
@@ -173,6 +179,19 @@ def _run(
             with suppress(BrokenPipeError):  # the job has succeeded, even if stdout is closed
                 view.summarise(summary, logs=str(folder.logs_dir))
         return _audit(outcome, view, as_json=as_json) if order.audit else outcome.code
+
+
+@contextmanager
+def _record_errors(view: ProgressView) -> Iterator[None]:
+    """Report that a run's record cannot be written; the run is more important."""
+    from distlaunch.errors import os_reason
+    from distlaunch.ui.events import Notice
+
+    try:
+        yield
+    except OSError as error:
+        text = f"the run has no record ({os_reason(error)}), so 'list' and 'prune' do not know it"
+        view.handle(Notice(text, "warning"))
 
 
 def _program_of_one_task(order: RunSpec) -> PythonProgram | None:

@@ -13,6 +13,8 @@ from distlaunch.cli import completion, options, show
 from distlaunch.errors import DistlaunchError, GoogleError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from distlaunch.cli import Settings
     from distlaunch.google.client import Session
     from distlaunch.runs.fetch import DownloadProgress
@@ -102,23 +104,28 @@ def prune(
     """Remove old local runs, after saying which; runs that still run are kept."""
     from distlaunch.runs import prune as pruning
     from distlaunch.runs import report
-    from distlaunch.runs.view import local_runs, with_disk_use
-    from distlaunch.text import plural
+    from distlaunch.runs.view import UNKNOWN, local_runs, with_disk_use
 
-    old = pruning.runs_to_remove(local_runs(Path.cwd()), keep=keep, older_than=older_than)
+    project = Path.cwd()
+    listed = local_runs(project)
+    for run in listed:
+        if run.state == UNKNOWN:
+            settings.console().log(f"{run.id}: {run.error}; remove {run.folder} yourself")
+    old = pruning.runs_to_remove(listed, keep=keep, older_than=older_than)
     runs = [with_disk_use(run) for run in old]
-    freed = sum(run.bytes or 0 for run in runs)
     if runs and not as_json:
         show(report.listing(runs))
-    what = f"{plural(len(runs), 'run')}, {report.size(freed)}"
-    if runs and not is_confirmed and not _confirm(f"remove {what}?"):
+    if runs and not is_confirmed and not _confirm(f"remove {_size_of(runs)}?"):
         raise click.Abort
+    removed = [run for run in runs if pruning.remove_run(project, run)]
     for run in runs:
-        pruning.remove_run(run)
+        if run not in removed:
+            settings.console().log(f"{run.id} was resumed meanwhile, and is kept", "warning")
     if as_json:
-        show(_json({"removed": [run.id for run in runs], "bytes": freed}))
+        freed = sum(run.bytes or 0 for run in removed)
+        show(_json({"removed": [run.id for run in removed], "bytes": freed}))
     else:
-        settings.console().log(f"removed {what}" if runs else "no runs to remove")
+        settings.console().log(f"removed {_size_of(removed)}" if removed else "no runs to remove")
 
 
 @click.command("tensorboard")
@@ -181,7 +188,7 @@ def fetch(
     if view.job_dir is None:
         raise DistlaunchError(f"{view.id}: the job has no job folder")
     folder = view.job_dir.rstrip("/") + ("" if part == "all" else f"/{part}")
-    target = output or Path("fetched", view.id, *(() if part == "all" else (part,)))
+    target = output or _new_folder(view.id, part)
     if folder.startswith("gs://"):
 
         def on_progress(progress: DownloadProgress) -> None:
@@ -196,6 +203,20 @@ def fetch(
         show(_json(facts | {"files": fetched.files, "new_bytes": fetched.new_bytes}))
     else:
         show(f"{target}: {plural(fetched.files, 'file')}, {report.size(fetched.new_bytes)} new")
+
+
+def _new_folder(name: str, part: str) -> Path:
+    """Return the folder for a part of a run, where a clone may hold symlinks."""
+    from distlaunch import files
+
+    if not files.is_file_name(name):  # it may come from a server
+        raise DistlaunchError(f"{name!r} is not the name of a folder; pass --output DIR")
+    folder = Path("fetched", name, *(() if part == "all" else (part,)))
+    try:
+        files.refuse_symlinks(folder, below=Path())
+    except OSError as error:
+        raise DistlaunchError(f"{error}; remove it, or pass --output DIR") from None
+    return folder
 
 
 def find(locator: JobLocator, name: str | None) -> tuple[RunView, Session | None]:
@@ -227,6 +248,13 @@ def find(locator: JobLocator, name: str | None) -> tuple[RunView, Session | None
             f"up: {error}"
         ) from error
     return view_job(located), located.jobs.session
+
+
+def _size_of(runs: Sequence[RunView]) -> str:
+    from distlaunch.runs import report
+    from distlaunch.text import plural
+
+    return f"{plural(len(runs), 'run')}, {report.size(sum(run.bytes or 0 for run in runs))}"
 
 
 def _confirm(question: str) -> bool:

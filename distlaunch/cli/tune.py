@@ -115,6 +115,7 @@ def _submit(console: Console, values: SimpleNamespace, ending: Ending) -> int:
     """Submit the tuning job and follow it."""
     from distlaunch.cli.follow import show_submitted
     from distlaunch.job import vertex
+    from distlaunch.redaction import redact_words
     from distlaunch.submit.launcher import job_goes_on
 
     order, notes = options.load_launch(values)
@@ -132,7 +133,7 @@ def _submit(console: Console, values: SimpleNamespace, ending: Ending) -> int:
     ending.job, ending.job_dir = record.launch_id, record.job_dir or ""
     show_submitted(console, submitted.launched)
     set_options = [*_set_options(values), "--set=tuning=null"]
-    train = ["distlaunch", "submit", *set_options, "--", *values.program_args]
+    train = redact_words(["distlaunch", "submit", *set_options, "--", *values.program_args])
     with job_goes_on(record):
         code = _follow(
             console,
@@ -243,6 +244,7 @@ def _leave(
 
 def _tune_here(console: Console, values: SimpleNamespace, ending: Ending) -> int:
     """Run the trials on this machine, show them, and return the exit code."""
+    from distlaunch.files import is_file_name
     from distlaunch.local.order import (
         check_no_job_dir,
         load_project_job,
@@ -251,6 +253,7 @@ def _tune_here(console: Console, values: SimpleNamespace, ending: Ending) -> int
     )
     from distlaunch.local.run_spec import is_program
     from distlaunch.paths import SEARCHES
+    from distlaunch.redaction import redact_words
     from distlaunch.tune.local_search import LocalSearch, SearchPlan, move_aside
     from distlaunch.tune.report import SearchView, exit_code_of
     from distlaunch.tune.search import check_search
@@ -270,14 +273,17 @@ def _tune_here(console: Console, values: SimpleNamespace, ending: Ending) -> int
         require_tensorflow()
     set_options = _set_options(values)
     local_options = (*set_options, *([f"--workers={values.workers}"] if values.workers else []))
-    folder = project / SEARCHES / (values.name or job.name)
+    name = values.name or job.name
+    if not is_file_name(name):
+        raise UsageError(f"{name!r}: expected the name of a folder for the search, without '/'")
+    folder = project / SEARCHES / name
     old = move_aside(folder) if values.is_new else None
     if old:
         console.log(f"the earlier search is in {old.relative_to(project)}")
     ending.job, ending.job_dir = folder.name, str(folder)
     plan = SearchPlan(project, folder, job, tuning, local_options, words)
     search = LocalSearch(plan)
-    train = ["distlaunch", "local", *local_options, "--", *words]
+    train = redact_words(["distlaunch", "local", *local_options, "--", *words])
     report = SearchView(console, Study.of_tuning(tuning), train)
     console.log(f"trials in {folder.relative_to(project)}")
     signal = search.run(report.update)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -60,9 +61,23 @@ def measured_run(view: RunView) -> MeasuredRun:
             "servers, a TPU or a fit script); run the trainer again with 'distlaunch local'"
         )
     try:
-        return _read(view, summary, timing)
-    except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        run = _read(view, summary, timing)
+        _check_numbers(run)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise DistlaunchError(f"{view.id}: summary.json is not the trainer's ({error})") from None
+    return run
+
+
+def _check_numbers(run: MeasuredRun) -> None:
+    """Raise ValueError or TypeError unless all numbers of a run are finite, and not negative."""
+    for field in fields(run):
+        value = getattr(run, field.name)
+        is_number = field.type in ("float", "int", "float | None") and value is not None
+        if is_number and not (value >= 0 and float(value) < math.inf):
+            raise ValueError(f"{field.name} is {value}")
+    for name in ("batch", "examples", "epochs", "compute"):
+        if not getattr(run, name):
+            raise ValueError(f"{name} is 0")
 
 
 def _read(view: RunView, summary: Mapping[str, Any], timing: Mapping[str, Any]) -> MeasuredRun:
@@ -75,7 +90,7 @@ def _read(view: RunView, summary: Mapping[str, Any], timing: Mapping[str, Any]) 
     return MeasuredRun(
         name=view.id,
         machine=_machine(view),
-        gpus=tuple(machine.get("gpus") or ()),
+        gpus=tuple(map(str, machine.get("gpus") or ())),
         cores=cores if factor == 1 else 1.0,
         tasks=tasks,
         batch=summary["global_batch"] / tasks,

@@ -55,7 +55,15 @@ def list_files(session: Session, folder: str) -> list[Any]:
     prefix = f"{prefix.rstrip('/')}/" if prefix else ""
     with _errors_of(session, folder):
         blobs = list(_client(session).list_blobs(bucket, prefix=prefix, retry=_retry()))
-    return [blob for blob in blobs if not blob.name.endswith("/")]
+    files = [blob for blob in blobs if not blob.name.endswith("/")]
+    for blob in files:
+        try:
+            is_valid = blob.size >= 0 and blob.generation >= 0
+        except (TypeError, ValueError):  # missing, or not a number
+            is_valid = False
+        if not is_valid:
+            raise GoogleError(f"gs://{bucket}/{blob.name}: the server's answer has no size of it")
+    return files
 
 
 def download(session: Session, blob: Any, path: Path) -> int:
@@ -78,7 +86,7 @@ def download(session: Session, blob: Any, path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _part_of(blob, path)
     start = part.stat().st_size if part.exists() else 0
-    with part.open("ab") as file, _errors_of(session, blob.name):
+    with open(part, "ab", opener=_open_no_symlink) as file, _errors_of(session, blob.name):
         if start < blob.size:
             blob.download_to_file(file, start=start or None, checksum=None, retry=_retry())
     if _checksum(part) != blob.crc32c:
@@ -93,6 +101,10 @@ def downloaded_bytes(blob: Any, path: Path) -> int:
     with suppress(OSError):
         return _part_of(blob, path).stat().st_size
     return 0
+
+
+def _open_no_symlink(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def _part_of(blob: Any, path: Path) -> Path:

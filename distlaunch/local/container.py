@@ -16,7 +16,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.local import processes
+from distlaunch.python_command import python_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,7 @@ _POLL = 0.05
 
 def argv(*words: str) -> list[str]:
     """Return the command that runs `main` with some words."""
-    return processes.python_command(__name__, *words)
+    return python_command(__name__, *words)
 
 
 def call(*words: str) -> None:

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 from distlaunch.errors import DistlaunchError
 from distlaunch.local import container, processes
 from distlaunch.local.host import Channel
+from distlaunch.python_command import python_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,7 +94,7 @@ def start_host(
 ) -> subprocess.Popen[bytes]:
     """Start the host with its end of the control stream and the tasks' ends of their pipes."""
     return subprocess.Popen(
-        processes.python_command("distlaunch.local.host", str(control)),
+        python_command("distlaunch.local.host", str(control)),
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,

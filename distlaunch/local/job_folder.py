@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
@@ -15,7 +14,7 @@ from distlaunch import files
 from distlaunch.errors import DistlaunchError, UsageError, os_reason
 from distlaunch.job.job_dir import check_scheme
 from distlaunch.job.yaml_document import display_path
-from distlaunch.paths import LOCAL_JOBS
+from distlaunch.paths import FOLDER, LOCAL_JOBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,10 +52,9 @@ class JobFolder:
     def summary(self) -> dict[str, Any] | None:
         """Return the contents of the job's ``summary.json``, if it can be read."""
         try:
-            summary = json.loads(self._summary.read_bytes())
+            return files.read_object(self._summary)
         except (OSError, ValueError):
             return None
-        return summary if isinstance(summary, dict) else None
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -106,16 +104,16 @@ def new(project: Path, job_dir: str | None) -> JobFolder:
     """Create the folder of a new job, by default one of the project's."""
     if job_dir and not job_dir.startswith(_CLOUD):
         path = Path(os.path.abspath(project / job_dir))  # noqa: PTH100 - symlinks stay
-        return _create(str(path), path)
+        return _create(project, str(path), path)
     if job_dir and not _BUCKET_URI.fullmatch(job_dir):
         raise UsageError(f"{job_dir}: no bucket is named; expected gs://BUCKET/FOLDER")
-    path = create_numbered(project / LOCAL_JOBS)
+    path = create_numbered(project, LOCAL_JOBS)
     if job_dir is None:
-        return _create(str(path), path)
+        return _create(project, str(path), path)
     uri = job_dir.rstrip("/")
     with _writing(path):
         (path / _CLOUD_POINTER).write_text(f"{uri}\n", encoding="utf-8")
-    return _create(uri, path)
+    return _create(project, uri, path)
 
 
 def resumed(project: Path, job: str) -> JobFolder:
@@ -125,7 +123,7 @@ def resumed(project: Path, job: str) -> JobFolder:
     path = _named(project, job) if job else _newest(project)
     uri = _cloud_uri(path)
     if uri:
-        return _create(uri, path)
+        return _create(project, uri, path)
     if not _has_checkpoints(path):
         raise _nothing_to_resume(f"{display_path(path)} has no checkpoints to resume from")
     return new(project, str(path))
@@ -185,10 +183,10 @@ def _named(project: Path, job: str) -> Path:
     return folder
 
 
-def create_numbered(jobs: Path) -> Path:
+def create_numbered(project: Path, below: Path) -> Path:
     """Create a folder named after the time, with a number if another run has that name."""
-    with _writing(jobs):
-        jobs.mkdir(parents=True, exist_ok=True)
+    with _writing(project / below):
+        jobs = files.make_folder(project / below, below=project)
     now = time.strftime("%Y%m%d-%H%M%S")
     path, number = jobs / now, 1
     while True:
@@ -199,11 +197,17 @@ def create_numbered(jobs: Path) -> Path:
         path = jobs / f"{now}-{number}"
 
 
-def _create(job_dir: str, path: Path) -> JobFolder:
-    """Create a job folder with that of the tasks' output."""
+def _create(project: Path, job_dir: str, path: Path) -> JobFolder:
+    """Create a job folder with that of the tasks' output.
+
+    One of distlaunch's own may come with a cloned project, and the trainer writes into its folders.
+    """
     folder = JobFolder(job_dir, path)
+    is_own = path.is_relative_to(project / FOLDER)
     with _writing(path):
-        folder.logs_dir.mkdir(parents=True, exist_ok=True)
+        files.make_folder(folder.logs_dir, below=project if is_own else path)
+        for child in path.iterdir() if is_own else ():
+            files.refuse_symlinks(child, below=path)
     return folder
 
 

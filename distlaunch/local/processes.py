@@ -20,23 +20,10 @@ if TYPE_CHECKING:
 IS_LINUX = sys.platform == "linux"
 
 _PROC = Path("/proc")
-_PACKAGE_PARENT = str(Path(__file__).parents[2])
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _CLEAN_LOOKS = 3  # one may miss who was started by a process that it saw before, and that is gone
 _PAUSE = 0.01  # seconds between two looks at who is left
-
-
-def python_command(module: str, *words: str) -> list[str]:
-    """Return the command that runs `main` of a module of ours, whatever is in the current folder.
-
-    The first entry of its ``sys.path`` is the folder of this package.
-    """
-    code = (
-        "import sys; sys.path[:] = [sys.argv.pop(1), *filter(None, sys.path)]; "
-        f"from {module} import main; main()"
-    )
-    return [sys.executable, "-c", code, _PACKAGE_PARENT, *words]
 
 
 def adopt_orphans() -> None:

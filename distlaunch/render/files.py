@@ -6,8 +6,9 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from distlaunch import paths
 from distlaunch.errors import DistlaunchError, ImageError, os_reason
-from distlaunch.files import atomic_write
+from distlaunch.files import atomic_write, make_folder
 from distlaunch.image.reference import is_google
 from distlaunch.job import vertex
 from distlaunch.render import templates
@@ -45,7 +46,7 @@ class Rendered:
                 atomic_write(folder / name, text)
             if self.wheel:
                 path, content = self.wheel
-                path.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(path.parent, below=path.parents[len(paths.WHEELS.parts)])
                 atomic_write(path, content)
         except OSError as error:
             raise DistlaunchError(f"{folder}: cannot be written ({os_reason(error)})") from None

@@ -6,16 +6,18 @@ import filecmp
 import shutil
 import time
 from collections import deque
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from distlaunch import files
 from distlaunch.background import BackgroundTask
 from distlaunch.errors import DistlaunchError, os_reason
 from distlaunch.google import storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from distlaunch.google.client import Session
 
@@ -59,22 +61,20 @@ def fetch_folder(
     prefix = uri.removeprefix("gs://").partition("/")[2].rstrip("/")
     paths = [_path_in(output, blob.name.removeprefix(prefix).lstrip("/")) for blob in blobs]
     downloads = _Downloads(session, list(zip(blobs, paths, strict=True)))
-    try:
+    with _writing(output, paths):
         new_bytes = downloads.run(on_progress)
-    except OSError as error:
-        raise _not_writable(output, error) from None
     return Fetched(len(blobs), new_bytes)
 
 
 class _Downloads:
     """Files that daemon threads download, so that Ctrl-C need not wait for them."""
 
-    def __init__(self, session: Session, files: Sequence[tuple[Any, Path]]) -> None:
+    def __init__(self, session: Session, targets: Sequence[tuple[Any, Path]]) -> None:
         self._session = session
-        self._waiting = deque(files)
+        self._waiting = deque(targets)
         self._active: dict[Path, Any] = {}
         self._done: list[int] = []  # bytes of each file
-        self._all_bytes, self._all_files = sum(blob.size for blob, _ in files), len(files)
+        self._all_bytes, self._all_files = sum(blob.size for blob, _ in targets), len(targets)
 
     def run(self, on_progress: Callable[[DownloadProgress], None]) -> int:
         """Download all files, and return the bytes that were not there already."""
@@ -114,18 +114,16 @@ def copy_folder(source: Path, output: Path) -> Fetched:
     """Copy the files of a local run; DistlaunchError is raised if that fails."""
     if not source.is_dir():
         raise DistlaunchError(f"{source}: no files are there")
-    files = [path for path in source.rglob("*") if path.is_file()]
+    sources = [path for path in source.rglob("*") if path.is_file()]
+    targets = [output / path.relative_to(source) for path in sources]
     new_bytes = 0
-    try:
-        for path in files:
-            target = output / path.relative_to(source)
+    with _writing(output, targets):
+        for path, target in zip(sources, targets, strict=True):
             if not target.exists() or not filecmp.cmp(path, target, shallow=False):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, target)
                 new_bytes += path.stat().st_size
-    except OSError as error:
-        raise _not_writable(output, error) from None
-    return Fetched(len(files), new_bytes)
+    return Fetched(len(sources), new_bytes)
 
 
 def _path_in(output: Path, name: str) -> Path:
@@ -136,5 +134,18 @@ def _path_in(output: Path, name: str) -> Path:
     return output / name
 
 
-def _not_writable(output: Path, error: OSError) -> DistlaunchError:
-    return DistlaunchError(f"{output}: cannot be written ({os_reason(error)})")
+@contextmanager
+def _writing(output: Path, paths: Sequence[Path]) -> Iterator[None]:
+    """Create and lock a folder for files in it, none of which may be behind a symlink."""
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        for path in paths:
+            files.refuse_symlinks(path, below=output)
+        with files.lock(output, wait=False):
+            yield
+    except BlockingIOError:
+        raise DistlaunchError(
+            f"{output}: another 'distlaunch fetch' writes into this folder; wait for it"
+        ) from None
+    except OSError as error:
+        raise DistlaunchError(f"{output}: cannot be written ({os_reason(error)})") from None

@@ -6,9 +6,10 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distlaunch import timestamps
+from distlaunch import files, timestamps
 from distlaunch.errors import DistlaunchError, os_reason
-from distlaunch.runs.record import RUNNING
+from distlaunch.runs.record import LOCK, RUNNING
+from distlaunch.runs.view import UNKNOWN, view_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,8 @@ def runs_to_remove(
 ) -> list[RunView]:
     """Return the runs, given the newest first, that are not kept.
 
+    A run without a readable record is kept, as its age is unknown.
+
     Parameters
     ----------
     keep
@@ -28,21 +31,34 @@ def runs_to_remove(
     older_than
         Only runs that started before this time, in seconds since 1970; None for all.
     """
+    readable = [run for run in runs if run.state != UNKNOWN]
     old = [
         run
-        for run in runs[keep:]
+        for run in readable[keep:]
         if older_than is None or timestamps.parse_or(run.started, float("inf")) < older_than
     ]
     return [run for run in old if run.state != RUNNING]
 
 
-def remove_run(run: RunView) -> None:
-    """Remove a run's folder; DistlaunchError is raised if it cannot be."""
+def remove_run(project: Path, run: RunView) -> bool:
+    """Remove a run's folder, and return whether it was still the run that was listed.
+
+    Raises
+    ------
+    DistlaunchError
+        If its folder cannot be removed, or is outside of the project.
+    """
     folder = Path(str(run.folder))
+    lock = folder / LOCK
     try:
-        if folder.is_symlink():
-            folder.unlink()
-        else:
+        files.make_folder(lock.parent, below=project)
+        with files.lock(lock, wait=False):
+            view = view_run(folder)
+            if (view.started, view.ended) != (run.started, run.ended):
+                return False  # it was resumed, and has ended
             shutil.rmtree(folder)
+    except BlockingIOError:
+        return False  # it was resumed
     except OSError as error:
         raise DistlaunchError(f"{folder}: cannot be removed ({os_reason(error)})") from None
+    return True

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import __version__, files, timestamps
 from distlaunch.local.run_spec import Module
-from distlaunch.redaction import REDACTED
+from distlaunch.redaction import redact, redact_words
 from distlaunch.source_version import commit_of, has_changes, hash_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pydantic import TypeAdapter
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from distlaunch.local.run_spec import RunSpec
 
 FILE_NAME = "run.json"
+LOCK = "task-logs/.lock"  # in a run's folder; its launcher holds it
 RUNNING, SUCCEEDED, FAILED, CANCELLED = "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED"
 
 _PACKAGES = ("tensorflow", "tensorflow-cpu", "keras")
@@ -57,12 +57,12 @@ class RunRecord:
 
 
 def start_record(order: RunSpec, job: Job | None, machine: str) -> RunRecord:
-    """Write the record of a run that starts, and return it."""
+    """Write the record of a run that starts, and return it; OSError is raised."""
     folder, program = order.work_dir, order.program
     record = RunRecord(
         id=order.job_id,
         started=timestamps.format(time.time()),
-        command=("distlaunch", *_without_values(sys.argv[1:])),
+        command=("distlaunch", *redact_words(sys.argv[1:])),
         program=tuple(map(str, _flatten(asdict(program).values()))),
         cluster=_count_tasks(order),
         job_dir=order.job_dir,
@@ -79,7 +79,7 @@ def start_record(order: RunSpec, job: Job | None, machine: str) -> RunRecord:
 
 
 def end_record(record: RunRecord, folder: Path, exit_code: int) -> None:
-    """Write how a run ended."""
+    """Write how a run ended; OSError is raised."""
     state = SUCCEEDED if exit_code == 0 else FAILED
     state = CANCELLED if exit_code in _INTERRUPTED else state
     ended = timestamps.format(time.time())
@@ -92,10 +92,10 @@ def read_record(folder: Path) -> RunRecord | None:
     A run that was killed with its launcher has no end, and is CANCELLED.
     """
     try:
-        record = _validator().validate_json((folder / FILE_NAME).read_bytes())
+        record = _validator().validate_json(files.read_regular(folder / FILE_NAME))
     except (OSError, ValueError):
         return None
-    is_lost = record.state == RUNNING and not is_running(folder)
+    is_lost = record.state == RUNNING and not files.may_be_locked(folder / LOCK)
     return replace(record, state=CANCELLED) if is_lost else record
 
 
@@ -106,24 +106,10 @@ def _validator() -> TypeAdapter[RunRecord]:
     return TypeAdapter(RunRecord)
 
 
-def is_running(folder: Path) -> bool:
-    """Whether a launcher holds the lock of a run's folder."""
-    path = folder / "task-logs/.lock"
-    try:
-        if path.exists():
-            with files.lock(path, wait=False):
-                return False
-    except BlockingIOError:
-        return True
-    except OSError:
-        pass
-    return False
-
-
 def _write(folder: Path, record: RunRecord) -> None:
-    with suppress(OSError):  # the run is more important
-        text = json.dumps(asdict(record), indent=2, ensure_ascii=False) + "\n"
-        files.atomic_write(folder / FILE_NAME, text)
+    """Write a record; bytes of paths and arguments that are not UTF-8 become question marks."""
+    text = json.dumps(asdict(record), indent=2, ensure_ascii=False) + "\n"
+    files.atomic_write(folder / FILE_NAME, text.encode(errors="replace"), is_private=True)
 
 
 def _count_tasks(order: RunSpec) -> dict[str, int]:
@@ -133,8 +119,7 @@ def _count_tasks(order: RunSpec) -> dict[str, int]:
 
 def _plain_job(job: Job) -> dict[str, Any]:
     """Return a job as JSON data without empty fields and the values of variables."""
-    plain = json.loads(json.dumps(asdict(job), default=str))
-    plain["env"] = dict.fromkeys(plain["env"], REDACTED)
+    plain = redact(json.loads(json.dumps(asdict(job), default=str)))
     return {name: value for name, value in plain.items() if value not in (None, {}, [])}
 
 
@@ -144,18 +129,6 @@ def _versions() -> dict[str, str]:
         with suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
     return versions
-
-
-def _without_values(words: Sequence[str]) -> Iterator[str]:
-    """Yield a command line without values of variables, as in ``env.KEY=…``, and of --notify."""
-    before = ""
-    for word in words:
-        name, equals, _ = word.partition("=")
-        if equals and ("env." in name or name == "--notify"):
-            yield f"{name}={REDACTED}"
-        else:
-            yield REDACTED if before == "--notify" else word
-        before = word
 
 
 def _code_files(order: RunSpec) -> list[Path]:

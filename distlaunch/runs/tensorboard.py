@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError
+from distlaunch.python_command import python_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,8 @@ def run_tensorboard(folders: Mapping[str, str], port: int, show_message: ShowMes
         raise DistlaunchError(
             "TensorBoard is not installed here; run pip install 'distlaunch[tensorboard]'"
         )
-    command = [sys.executable, "-m", "tensorboard.main", *log_options(folders), f"--port={port}"]
+    words = [*log_options(folders), f"--port={port}"]
+    command = python_command("tensorboard.main", *words, function="run_main")
     for name, folder in folders.items():
         show_message(f"{name}: {folder}")
     try:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distlaunch import timestamps
+from distlaunch import files, timestamps
 from distlaunch.errors import GoogleError
 from distlaunch.job.vertex import fields
 from distlaunch.paths import LOCAL_JOBS
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
 
     from distlaunch.google.client import Session
     from distlaunch.submit.lookup import LocatedJob
+
+
+UNKNOWN = "UNKNOWN"  # the state of a run whose record cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ class RunView:
 
 def local_runs(project: Path) -> list[RunView]:
     """Return the runs in a project's folder, the newest first."""
-    folders = [path.parent for path in (project / LOCAL_JOBS).glob(f"*/{FILE_NAME}")]
+    paths = (project / LOCAL_JOBS).glob(f"*/{FILE_NAME}")
+    folders = [path.parent for path in paths if not path.parent.is_symlink()]
     return sorted(
         map(view_run, folders), key=lambda view: (view.started or "", view.id), reverse=True
     )
@@ -81,7 +84,7 @@ def view_run(folder: Path) -> RunView:
     record = read_record(folder)
     if record is None:
         error = f"{FILE_NAME} cannot be read"
-        return RunView("run", folder.name, "UNKNOWN", error=error, folder=str(folder))
+        return RunView("run", folder.name, UNKNOWN, error=error, folder=str(folder))
     job_dir = record.job_dir if "://" in record.job_dir else str(folder)
     tasks = [name for name, count in record.cluster.items() for _ in range(count)]
     ends = [(record.state, record.ended)] if record.ended else []
@@ -172,10 +175,9 @@ def _describe(tasks: list[str]) -> str:
 
 def _read_json(path: Path) -> dict[str, Any] | None:
     try:
-        value = json.loads(path.read_bytes())
+        return files.read_object(path)
     except (OSError, ValueError):
         return None
-    return value if isinstance(value, dict) else None
 
 
 def _read_remote(session: Session, job_dir: str | None) -> dict[str, Any] | None:
@@ -184,6 +186,5 @@ def _read_remote(session: Session, job_dir: str | None) -> dict[str, Any] | None
     if job_dir is None:
         return None
     with suppress(GoogleError, ValueError):
-        value = json.loads(storage.read(session, f"{job_dir}/summary.json") or b"null")
-        return value if isinstance(value, dict) else None
+        return files.parse_object(storage.read(session, f"{job_dir}/summary.json") or b"")
     return None

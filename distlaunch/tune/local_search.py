@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 from distlaunch import files
 from distlaunch.errors import DistlaunchError, os_reason
 from distlaunch.job.yaml_document import display_path
-from distlaunch.local import processes
 from distlaunch.local.host_resources import NO_GPU, split_evenly, this_machine
+from distlaunch.python_command import distlaunch_command, on_stdin
+from distlaunch.redaction import redact_words
 from distlaunch.tune.search import Observation, next_point, values_at
 from distlaunch.tune.trial import ACTIVE, INFEASIBLE, STOPPED, SUCCEEDED, Trial, read_metric
 from distlaunch.ui.interrupts import StopSignals
@@ -95,14 +96,16 @@ class LocalSearch:
         DistlaunchError
             If the folder is of another search, is in use, or cannot be written.
         """
-        with _writing(self._folder), self._lock():
-            self._open()
-            with StopSignals() as signals:
-                signals.at_second = lambda: self._stop_all(signal.SIGTERM)
-                try:
-                    self._run_all(signals, on_change)
-                finally:
-                    self._stop_all(signal.SIGKILL)
+        with _writing(self._folder):
+            files.make_folder(self._folder, below=self._plan.project)
+            with _locked(self._folder):
+                self._open()
+                with StopSignals() as signals:
+                    signals.at_second = lambda: self._stop_all(signal.SIGTERM)
+                    try:
+                        self._run_all(signals, on_change)
+                    finally:
+                        self._stop_all(signal.SIGKILL)
         return 128 + self._signals[0] if self._signals else None
 
     def _run_all(self, signals: StopSignals, on_change: Callable[[Sequence[Trial]], None]) -> None:
@@ -141,30 +144,28 @@ class LocalSearch:
         return True
 
     def _start(self, run: _Run) -> None:
-        folder = self._trial_folder(run)
-        folder.mkdir(exist_ok=True)
+        project = self._plan.project
+        folder = files.make_folder(self._trial_folder(run), below=project)
+        output, errors = folder / "output.log", folder / "errors.log"
+        for path in (output, errors):
+            files.refuse_symlinks(path, below=project)
         run.slot, run.started = self._free.pop(0), time.monotonic()
         run.before = run.trial.seconds or 0.0
         run.trial = replace(run.trial, state=ACTIVE, seconds=run.before)
         self._save(run)
-        argv = processes.python_command(
-            "distlaunch.cli.trial_process",
-            str(os.getpid()),
-            "--quiet",
-            "local",
-            f"--job-dir={folder}",
-        )
-        words = [*self._plan.words, *run.trial.options]
+        argv = ["--quiet", "local", f"--job-dir={folder}", *self._plan.options]
+        argv += ["--", *self._plan.words, *run.trial.options]
         with (
-            (folder / "output.log").open("ab") as out,
-            (folder / "errors.log").open("wb") as err,
+            output.open("ab") as out,
+            errors.open("wb") as err,
+            on_stdin(argv) as stdin,
             _pinned(self._cores[run.slot]),
         ):
             run.process = subprocess.Popen(
-                [*argv, *self._plan.options, "--", *words],
-                cwd=self._plan.project,
+                distlaunch_command(),
+                cwd=project,
                 env=self._environment(run),
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=out,
                 stderr=err,
                 start_new_session=True,  # Ctrl-C is handled here, once for all trials
@@ -185,8 +186,8 @@ class LocalSearch:
             return
         code = run.process.poll()
         lines = ""
-        with suppress(FileNotFoundError):
-            lines = self._metric_file(run).read_text("utf-8", "replace")
+        with suppress(OSError, ValueError):
+            lines = files.read_regular(self._metric_file(run)).decode("utf-8", "replace")
         value, step, names = read_metric(lines, self._tuning.metric)
         metric = value if value is not None and math.isfinite(value) else None
         seconds = run.before + time.monotonic() - run.started
@@ -206,7 +207,7 @@ class LocalSearch:
 
     def _reason(self, run: _Run, code: int) -> str:
         folder = self._trial_folder(run)
-        lines = (folder / "errors.log").read_text("utf-8", "replace").splitlines()
+        lines = files.read_regular(folder / "errors.log").decode("utf-8", "replace").splitlines()
         errors = [line.partition(_ERROR)[2].strip() for line in lines if _ERROR in line]
         quoted = [line.strip() for line in lines if line.startswith("    ")]  # of the task's output
         text = ": ".join([*(errors[:1] or [f"exit code {code}"]), *quoted[-1:]])
@@ -248,29 +249,33 @@ class LocalSearch:
                 run.trial = replace(run.trial, state=STOPPED)
             self._runs[run.trial.id] = run
 
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        try:
-            with files.lock(self._folder / ".lock", wait=False):
-                yield
-        except BlockingIOError:
-            raise DistlaunchError(
-                f"{display_path(self._folder)}: another 'distlaunch tune' runs this search; wait "
-                "for it, or give this one a NAME"
-            ) from None
-
 
 def move_aside(folder: Path) -> Path | None:
-    """Rename the folder of a search and return its new path; None if there is none."""
+    """Rename the folder of a search and return its new path; None if there is none.
+
+    DistlaunchError is raised if the search runs.
+    """
     if not folder.exists():
         return None
     number = 1
     while (path := folder.with_name(f"{folder.name}.{number}")).exists():
         number += 1
-    with _writing(folder):
+    with _writing(folder), _locked(folder):
         folder.rename(path)
     return path
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a search."""
+    try:
+        with files.lock(folder / ".lock", wait=False):
+            yield
+    except BlockingIOError:
+        raise DistlaunchError(
+            f"{display_path(folder)}: another 'distlaunch tune' runs this search; wait for it, or "
+            "give this one a NAME"
+        ) from None
 
 
 def _identity(plan: SearchPlan) -> dict[str, Any]:
@@ -282,7 +287,7 @@ def _identity(plan: SearchPlan) -> dict[str, Any]:
         "parameters": parameters,
         "algorithm": tuning.algorithm,
         "program": [*plan.job.main, *plan.job.args],
-        "options": [*plan.options],
+        "options": redact_words(plan.options),
         "arguments": [*plan.words],
     }
     as_data: dict[str, Any] = json.loads(json.dumps(content))
@@ -312,11 +317,13 @@ def _read_run(path: Path) -> _Run:
     except (KeyError, TypeError):
         raise _not_of_a_search(path) from None
     is_valid = (
-        f"trial-{trial.id}" == path.parent.name
+        isinstance(trial.id, int)
+        and f"trial-{trial.id}" == path.parent.name
         and isinstance(point, dict)
         and isinstance(trial.parameters, dict)
         and isinstance(trial.metric, (int, float, type(None)))
         and isinstance(trial.seconds, (int, float, type(None)))
+        and isinstance(trial.state, str)
     )
     if not is_valid:
         raise _not_of_a_search(path)
@@ -325,12 +332,9 @@ def _read_run(path: Path) -> _Run:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return files.read_object(path)
     except ValueError:
-        content = None
-    if not isinstance(content, dict):
-        raise _not_of_a_search(path)
-    return content
+        raise _not_of_a_search(path) from None
 
 
 def _not_of_a_search(path: Path) -> DistlaunchError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +103,8 @@ def read_metric(lines: str, name: str) -> tuple[float | None, int | None, set[st
     for record in read_records(lines):
         names |= record.keys() - {"checkpoint_path", "global_step", "timestamp", "trial"}
         if name in record:
-            value, step = float(record[name]), int(float(record.get("global_step") or 0))
+            with suppress(OverflowError, TypeError, ValueError):  # not a number
+                value, step = float(record[name]), int(float(record.get("global_step") or 0))
     return value, step, names
 
 

@@ -7,10 +7,14 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
+
+from distlaunch import notify
 
 from .cloud import Cloud
 
@@ -114,3 +118,46 @@ def test_the_end_of_a_followed_job(run, tmp_path):
         assert run(*again).code == 3
         name, state, _ = received.read_text().splitlines()[1].split()
         assert (name != "digits-1", state) == (True, "FAILED")
+
+
+def notify_within(monkeypatch, target):
+    """Notify with a limit of half a second, and return the problems."""
+    monkeypatch.setattr(notify, "TIMEOUT", 0.5)
+    problems = []
+    with notify.notify_at_end(
+        target, notify.Ending("job"), lambda *problem: problems.append(problem)
+    ):
+        pass
+    return problems
+
+
+def test_an_answer_that_never_ends_is_given_up(monkeypatch):
+    class Drip(BaseHTTPRequestHandler):
+        def do_POST(self):
+            with suppress(OSError):
+                while not ended.wait(0.1):
+                    self.wfile.write(b"H")
+
+        def log_message(self, *_):
+            pass
+
+    ended = threading.Event()
+    with HTTPServer(("127.0.0.1", 0), Drip) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        problems = notify_within(monkeypatch, f"http://127.0.0.1:{server.server_port}/")
+        ended.set()
+        server.shutdown()
+        thread.join()
+    assert problems == [("--notify: 127.0.0.1: no answer within 0.5 s", "warning")]
+
+
+def test_a_command_that_hangs_is_killed_with_what_it_started(monkeypatch, tmp_path):
+    pid = tmp_path / "pid"
+    problems = notify_within(monkeypatch, f"sleep 600 & echo $! > {pid}; wait")
+    assert problems == [("--notify: the command did not end within 0.5 s", "warning")]
+    state = Path(f"/proc/{pid.read_text().strip()}/stat")
+    until = time.monotonic() + 60
+    while state.exists() and ") Z " not in state.read_text():
+        assert time.monotonic() < until
+        time.sleep(0.02)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -19,9 +20,12 @@ from typing import TYPE_CHECKING
 import pytest
 from json_schemas import load_checked
 
+from distlaunch import files
 from distlaunch.emulator.faults import Faults
 from distlaunch.google.storage import list_files
-from distlaunch.runs.record import read_record
+from distlaunch.runs.prune import remove_run
+from distlaunch.runs.record import LOCK, read_record
+from distlaunch.runs.view import local_runs
 
 from ..trainer_skeleton.runs.cloud_storage import CloudStorage  # noqa: TID252 - no package
 from .cloud import Cloud
@@ -142,11 +146,14 @@ def test_values_of_variables_are_not_recorded(project):
     (project / "distlaunch.yaml").write_text(
         "name: a\nmodule: b\nenv: {A_KEY: sesame}\ncluster: {chief: {machine: n1-standard-4}}\n"
     )
-    words = ("local", "--set", "env.OTHER=sesame", "--", "true")
+    forms = ("env.OTHER=sesame", "env={OTHER: sesame}")
+    words = [word for form in forms for word in ("--set", form, f"--set={form}")]
+    words = ["local", *words, "--", "true"]
     subprocess.run([sys.executable, "-m", "distlaunch", *words], cwd=project, check=True)
     [record] = project.glob(".distlaunch/local/*/run.json")
     assert "OTHER=(not recorded)" in record.read_text()
     assert "sesame" not in record.read_text()
+    assert record.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_run_whose_launcher_was_killed_is_cancelled_and_one_that_runs_is_kept(run, project):
@@ -171,17 +178,49 @@ def test_a_run_whose_launcher_was_killed_is_cancelled_and_one_that_runs_is_kept(
     assert not records[0].parent.exists()
 
 
-def test_only_links_of_the_folder_are_removed(run, project, train, tmp_path):
+@pytest.mark.parametrize("link", ["run", ".distlaunch/local", ".distlaunch"])
+def test_nothing_behind_a_symlink_is_removed(run, project, train, tmp_path, link):
     name = train(0.5)
-    folder = project / ".distlaunch/local" / name
+    (project / ".distlaunch/local" / name / "link").symlink_to(project / "program.py")
+    folder = project / (f".distlaunch/local/{name}" if link == "run" else link)
     outside = tmp_path / "outside"
     folder.rename(outside)
     folder.symlink_to(outside)
-    (outside / "link").symlink_to(project / "program.py")
-    run("prune", "--keep", "0", "--yes", cwd=project)
-    assert not folder.is_symlink()
-    assert (outside / "run.json").exists()
+    done = run("prune", "--keep", "0", "--yes", cwd=project)
+    assert done.code == (0 if link == "run" else 1)
+    assert ("no runs to remove" if link == "run" else f"{folder} is a symlink)") in done.err
+    assert len(list(outside.rglob("run.json"))) == 1
+    folder.unlink()
+    outside.rename(folder)
+    assert run("prune", "--keep", "0", "--yes", cwd=project).code == 0
+    assert not (project / ".distlaunch/local" / name).exists()
     assert (project / "program.py").exists()
+
+
+def test_a_run_that_is_resumed_while_prune_prompts_is_kept(project, train):
+    name = train(0.5)
+    [run] = local_runs(project)
+    path = project / ".distlaunch/local" / name
+    with files.lock(path / LOCK, wait=False):
+        assert not remove_run(project, run)
+    record = path / "run.json"
+    record.write_text(record.read_text().replace(str(run.ended), "2026-11-26T00:00:00Z"))
+    assert not remove_run(project, run)
+    assert record.exists()
+
+
+def test_without_locks_a_run_may_still_run(project, train, monkeypatch):
+    train(0.5)
+    [record] = project.glob(".distlaunch/local/*/run.json")
+    content = json.loads(record.read_text())
+    record.write_text(json.dumps(content | {"state": "RUNNING", "ended": None}))
+    assert read_record(record.parent).state == "CANCELLED"
+
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    assert read_record(record.parent).state == "RUNNING"
 
 
 def test_a_record_cannot_name_another_folder(run, project, train, tmp_path):
@@ -214,7 +253,7 @@ DAMAGE = {
 }
 
 
-def test_a_damaged_record_is_reported_and_removed(run, project, train):
+def test_a_damaged_record_is_reported_and_its_run_is_kept(run, project, train):
     good, name = train(0.5), train(0.5)
     record = project / ".distlaunch/local" / name / "run.json"
     content = json.loads(record.read_text())
@@ -230,8 +269,10 @@ def test_a_damaged_record_is_reported_and_removed(run, project, train):
         assert run("diff", good, name, cwd=project).code == 0
         assert load_checked("show", run("show", name, "--json", cwd=project).out)["state"]
     assert run("fetch", name, cwd=project).err.endswith("has no job folder\n")
-    assert run("prune", "--keep=1", "--yes", cwd=project).code == 0
-    assert not record.parent.exists()
+    done = run("prune", "--keep=0", "--yes", cwd=project)
+    assert f"{name}: run.json cannot be read; remove {record.parent} yourself" in done.err
+    assert record.parent.exists()
+    assert not (project / ".distlaunch/local" / good).exists()
 
 
 def test_only_the_program_is_hashed(project, train):
@@ -365,10 +406,35 @@ def test_a_local_run_is_copied(run, project, train):
     assert "5 kB new" in run("fetch", name, "--output", "copy", cwd=project).out
 
 
+@pytest.mark.parametrize("link", ["fetched", "fetched/RUN", "fetched/RUN/model/model.keras"])
+def test_nothing_is_fetched_through_a_symlink(run, project, train, tmp_path, link):
+    name = train(0.5)
+    path = project / link.replace("RUN", name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    outside = tmp_path / "outside"
+    outside.write_text("precious") if path.suffix else outside.mkdir()
+    path.symlink_to(outside)
+    done = run("fetch", name, cwd=project)
+    assert done.code == 1
+    assert f"{path.relative_to(project)} is a symlink" in done.err
+    assert outside.read_text() == "precious" if path.suffix else not list(outside.iterdir())
+
+
+def test_two_downloads_into_one_folder(run, project, train):
+    name = train(0.5)
+    (project / "copy").mkdir()
+    with files.lock(project / "copy", wait=False):
+        done = run("fetch", name, "--output", "copy", cwd=project)
+    assert done.code == 1
+    assert "another 'distlaunch fetch' writes into this folder" in done.err
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("job_dir", ["local", "gs"])
 def test_tensorboard_shows_two_runs_side_by_side(project, train, tmp_path, job_dir):
     names = [train(0.5), train(0.25)]
+    for module in ("werkzeug", "tensorboard"):  # as a clone may have them
+        (project / f"{module}.py").write_text("raise SystemExit('imported from the project')")
     for number, name in enumerate(names):
         write_scalar(project / ".distlaunch/local" / name / "logs/train", number + 1.5)
     with CloudStorage(tmp_path) as storage:

@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from distlaunch import scaffold
-from distlaunch.runs.record import is_running
+from distlaunch.files import may_be_locked
 
 from ..json_schemas import load_checked  # noqa: TID252 - tests are no package
 from .cloud import Cloud
@@ -176,8 +178,10 @@ def test_a_damaged_trial_is_named_and_a_removed_one_is_run_again(tune, project):
     path = project / ".distlaunch/tune/digits/trial-2/trial.json"
     content = json.loads(path.read_text())
     changed = [
-        json.dumps(content | change) for change in ({"metric": "x"}, {"id": 3}, {"parameters": 5})
+        json.dumps(content | change)
+        for change in ({"metric": "x"}, {"id": 3}, {"id": "2"}, {"parameters": 5}, {"state": []})
     ]
+    changed.append("[" * 100_000)
     for text in ("{", "[]", "{}", '{"id": 1, "point": {}}', '{"id": "x"}', *changed):
         path.write_text(text)
         done = tune("--local", *PROGRAM)
@@ -201,9 +205,20 @@ def test_parallel_trials_share_the_cores(tune, project):
     assert not first & second
 
 
+def count_processes(word):
+    """Return the number of processes with a word in their arguments."""
+    count = 0
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            count += word in path.read_bytes()
+    return count
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_an_interrupted_search_resumes(project, number):
-    command = [sys.executable, "-m", "distlaunch", "tune", "--local", "--json", *PROGRAM]
+def test_an_interrupted_search_resumes(project, run, number):
+    secret = f"sesame-{os.getpid()}-{number}"
+    words = ["tune", "--local", "--json", f"--set=env.A_KEY={secret}", *PROGRAM]
+    command = [sys.executable, "-m", "distlaunch", *words]
     search = subprocess.Popen(
         command,
         cwd=project,
@@ -216,6 +231,10 @@ def test_an_interrupted_search_resumes(project, number):
     until = time.monotonic() + 60
     while not (folder / "metrics.jsonl").exists() and time.monotonic() < until:
         time.sleep(0.05)
+    if number == signal.SIGINT:
+        refused = run("tune", "--local", "--new", cwd=project)
+        assert "another 'distlaunch tune' runs this search" in refused.err
+        assert count_processes(secret.encode()) == 1  # as it was typed
     search.send_signal(number)
     out, err = search.communicate(timeout=60)
     if number == signal.SIGINT:
@@ -224,7 +243,8 @@ def test_an_interrupted_search_resumes(project, number):
         assert "the same command again resumes the search" in err
         [trial] = result["trials"]
         assert (trial["state"], result["state"]) == ("STOPPED", "STOPPED")
-    while is_running(folder):  # the trial ends with its search, however that ended
+    # The trial ends with its search, however that ended.
+    while may_be_locked(folder / "task-logs/.lock"):
         assert time.monotonic() < until
         time.sleep(0.05)
 
@@ -235,11 +255,16 @@ def test_an_interrupted_search_resumes(project, number):
     assert [trial["state"] for trial in result["trials"]] == ["SUCCEEDED"] * 3
     again, *others = started(project)[1:]
     assert [again["size"], *(each["size"] for each in others)] == [1, 2, 1]
+    assert "env.A_KEY=(not recorded)" in result["command"]
+    for path in project.rglob(".distlaunch/**/*"):
+        assert path.is_dir() or secret.encode() not in path.read_bytes(), path
 
 
 def test_wrong_usage(tune, project):
     lines = {
         ("--local", "--region=r"): "--region is for tuning jobs; remove it, or --local",
+        ("--local", ".."): "'..': expected the name of a folder for the search, without '/'",
+        ("--local", "/tmp/x"): "'/tmp/x': expected the name of a folder",
         ("--local", "--attach"): "--attach is for tuning jobs; remove it, or --local",
         ("--workers=2",): "--workers is for --local; add that, or --set cluster.workers.count=N",
         (

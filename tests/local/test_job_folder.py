@@ -55,8 +55,8 @@ def test_a_job_in_the_cloud_has_its_output_here_by_which_it_is_resumed(tmp_path)
         ("", "file", "file: the job folder cannot be written (not a directory)"),
         ("", "file/x", "file/x: the job folder cannot be written (not a directory)"),
         ("", "/proc/x", "/proc/x: the job folder cannot be written (no such file or directory)"),
-        (".distlaunch", None, ".distlaunch/local: the job folder cannot be written (file exists)"),
-        (".distlaunch/local", None, ".distlaunch/local: the job folder cannot be written (file e"),
+        (".distlaunch", None, ".distlaunch/local: the job folder cannot be written (/"),
+        (".distlaunch/local", None, ".distlaunch/local: the job folder cannot be written (/"),
     ],
 )
 def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch, link, job_dir, message):
@@ -68,6 +68,21 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch, link, job_dir, m
     with pytest.raises(DistlaunchError, match=r"; choose another --job-dir$") as refusal:
         new(tmp_path, job_dir)
     assert str(refusal.value).startswith(message)
+
+
+@pytest.mark.parametrize("name", ["model", "task-logs", "."])
+def test_a_run_of_a_clone_is_not_resumed_through_a_symlink(tmp_path, name):
+    folder = new(tmp_path, None).path
+    (folder / "checkpoints/other").mkdir(parents=True)
+    outside = tmp_path / "outside"
+    path = folder / name
+    if path.exists():
+        path.rename(outside)
+    path.symlink_to(outside)
+    with pytest.raises(DistlaunchError, match=r"is a symlink\); choose another --job-dir$"):
+        resumed(tmp_path, folder.name)
+    with pytest.raises(DistlaunchError, match="is a symlink"):
+        resumed(tmp_path, "")
 
 
 def test_resume_takes_the_newest_that_has_a_finished_checkpoint(tmp_path):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
 
 import emulators
 import pytest
-from launches import REGIONS, SUBMIT, jobs_of, kill_submit, start_submit, write_project
+from launches import REGIONS, SUBMIT, jobs_of, start_submit, write_project
 
 LAWS = bool(os.environ.get("DISTLAUNCH_TEST_LAWS"))  # make laws
 PLACES = ("stockout:us-central1", "no-start:us-central1", "stockout:us-east4", "no-start:us-east4")
@@ -19,6 +20,7 @@ FAULTS = (
 )
 MOST_COMMANDS = 20  # of one launch
 OPEN = {"is_open": True, "is_moving": True}  # fields of a record
+PATIENCE = 20  # seconds with a command
 LAST_MOMENT = 32  # of a command that is killed; see killed.py
 
 pytestmark = pytest.mark.slow
@@ -96,6 +98,16 @@ def test_a_running_job_that_was_to_be_moved_and_that_the_user_cancels_is_not_mov
         assert jobs_of(emulator, "digits") == [("us-central1", "CANCELLED")]
 
 
+def wait_or_kill(command):
+    """Return a command's exit code; one that follows a job that waits for ever is killed."""
+    try:
+        command.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        command.kill()
+        command.communicate()
+    return command.returncode
+
+
 @pytest.mark.parametrize("seed", range(40 if LAWS else 2))
 def test_at_most_one_job_is_alive_whatever_happens(seed, project, submit, python, record_property):
     draw = random.Random(seed)  # noqa: S311 - not a secret
@@ -103,16 +115,15 @@ def test_at_most_one_job_is_alive_whatever_happens(seed, project, submit, python
     kills = 0
     with emulators.running(project, f"--faults={','.join(faults)}") as emulator:
         for _ in range(MOST_COMMANDS):
-            beside = draw.random() < 0.3 and start_submit(project, emulator)
-            if draw.random() < 0.6:
-                code = kill_submit(python, project, emulator, draw.randrange(LAST_MOMENT))
-                kills += code < 0
-            else:
-                code = submit(emulator).returncode
-            if beside:
-                beside.communicate()
+            killed = ["killed", str(draw.randrange(LAST_MOMENT))]
+            program = killed if draw.random() < 0.6 else ["distlaunch"]
+            commands = [start_submit(project, emulator, program=program)]
+            if draw.random() < 0.3:
+                commands.append(start_submit(project, emulator))
+            codes = [wait_or_kill(command) for command in commands]
+            kills += sum(code < 0 for code in codes)
             jobs_of(emulator, "digits")
-            if code in (0, 3) and not beside:
+            if codes[0] in (0, 3) and len(codes) == 1:
                 break
         jobs = jobs_of(emulator, "digits")
     print(f"{','.join(faults)}: {kills} kills, {len(jobs)} jobs one after another")

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.files import atomic_write
+from distlaunch.files import atomic_write, make_folder, read_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,7 +91,7 @@ def save(project: Path, source: Path, source_hash: str | None, summary: Mapping[
     record = {"source": source.relative_to(project).as_posix(), "sha256": source_hash, **data}
     path = project / FILE_NAME
     with suppress(OSError):  # `check` reports unknown data then
-        path.parent.mkdir(exist_ok=True)
+        make_folder(path.parent, below=project)
         atomic_write(path, json.dumps(record, indent=1) + "\n")
 
 
@@ -102,7 +102,7 @@ def load(project: Path, source: Path) -> dict[str, DatasetRecord]:
     """
     name = source.relative_to(project).as_posix()
     try:
-        content = json.loads((project / FILE_NAME).read_bytes())
+        content = read_object(project / FILE_NAME)
         is_current = content["source"] == name and content["sha256"] == hash_source(source)
         datasets = {"training": _dataset(content["training"])}
         if content["validation"]:
