@@ -6,7 +6,6 @@ The tree, with exit codes from `exit_codes`::
     ├── UsageError           2: invalid command line
     ├── OutputError          1: stdout cannot be written
     ├── JobFileError         1: a job file with one or more problems
-    ├── UpgradeRefused       1: a project with changed files that an upgrade would replace
     ├── ImageError           1: the container image cannot be built or pushed
     │   └── ContextError     1: files that cannot or must not be in the image
     └── GoogleError          1: Google refused a call, or cannot be reached
@@ -77,10 +76,6 @@ class ImageError(DistlaunchError):
 
 class ContextError(_ProblemsError, ImageError):
     """Files that cannot or must not be in a container image."""
-
-
-class UpgradeRefused(_ProblemsError):
-    """A project with changed files that an upgrade would replace; a line for each."""
 
 
 class GoogleError(DistlaunchError):

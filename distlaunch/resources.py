@@ -9,7 +9,6 @@ from distlaunch.errors import UsageError, did_you_mean
 
 FACTS = "starter.yaml"  # of a starter; docs/starters.md has its keys
 TRAINER = "distlaunch_trainer"  # the trainer package
-COPIED = "distributed"  # what it was before: a folder beside the job's module
 
 _HERE = Path(__file__).parent
 

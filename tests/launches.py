@@ -55,7 +55,7 @@ def jobs_of(emulator: emulators.Emulator, name: str) -> list[tuple[str, str]]:
     ]
     jobs.sort(key=lambda each: each[1]["createTime"])
     for (_, earlier), (_, later) in pairwise(jobs):
-        assert earlier["endTime"] <= later["createTime"]
+        assert earlier["endTime"] <= later["createTime"], jobs
     return [(region, job["state"].removeprefix("JOB_STATE_")) for region, job in jobs]
 
 

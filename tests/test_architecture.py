@@ -34,7 +34,6 @@ ALLOWED = {
     "runs": {*SHARED, "job", "ui", "google", "local", "checks", "redaction"},
     "forecast": {*SHARED, "job", "checks", "local"},
     "scaffold": {*SHARED, "job"},
-    "upgrade": {*SHARED, "job", "scaffold"},
 }
 """What each room imports, also within functions; `cli` and `__main__` may import everything."""
 

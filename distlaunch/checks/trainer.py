@@ -20,7 +20,6 @@ from distlaunch.checks.problem import error, warning
 from distlaunch.errors import did_you_mean
 from distlaunch.job.load import FILE_NAME
 from distlaunch.python_command import distlaunch_command, on_stdin
-from distlaunch.resources import COPIED
 from distlaunch.text import duration
 
 if TYPE_CHECKING:
@@ -60,10 +59,10 @@ def find_trainer(order: LaunchRequest) -> Trainer | None:
         return None
     folder = order.folder.joinpath(*package.split("."))
     task = folder / f"{name}.py"
-    library = folder / COPIED
-    if _IMPORT.search(_text(task)):
-        copy = order.folder / resources.TRAINER
-        library = copy if copy.is_dir() else resources.trainer_package()
+    if not _IMPORT.search(_text(task)):
+        return None
+    copy = order.folder / resources.TRAINER
+    library = copy if copy.is_dir() else resources.trainer_package()
     match = _VERSION.search(_text(library / "__init__.py"))
     if match is None:
         return None

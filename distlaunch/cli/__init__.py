@@ -49,7 +49,6 @@ COMMANDS = {
     "build": ("build:command", "Build and push the job's image."),
     "emulator": ("emulator:command", "Run a local Vertex AI job service."),
     "eject": ("eject:command", "Copy the trainer package into the project."),
-    "upgrade": ("upgrade:command", "Bring an older project to the trainer package."),
     "tf-config": ("tf_config:command", "Print TF_CONFIG for your own machines."),
 }
 

@@ -16,7 +16,7 @@ PLACES = ("stockout:us-central1", "no-start:us-central1", "stockout:us-east4", "
 FAULTS = (
     *("lost@create#1", "lost@create#2", "503@create#1", "denied@create#2", "quota@create#3"),
     *("denied@cancel#1", "lost@cancel#1", "denied@get#4-6", "expired@get#2", "reset:0.2@get"),
-    *("denied@list#1", "503:0.3@list", "slow-states:0.6"),
+    *("503:0.3@list", "slow-states:0.6"),
 )
 MOST_COMMANDS = 20  # of one launch
 OPEN = {"is_open": True, "is_moving": True}  # fields of a record

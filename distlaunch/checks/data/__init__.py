@@ -38,7 +38,7 @@ _WILDCARD = re.compile(r"[*?\[]")
 _OPTIONS = ("--batch-size", "--global-batch-size", "--shards", "--steps-per-epoch")
 # The data may be other ones in the cloud where data.py looks at its surroundings.
 _MAY_DIFFER = re.compile(r"\b(environ|getenv|argv|exists|is_dir|is_file)\b")
-_TRAINER_IMPORT = re.compile(r"\bdistlaunch_trainer\b|\bdistributed\.input\b")  # Records, Arrays
+_TRAINER_IMPORT = re.compile(r"\bdistlaunch_trainer\b")  # Records, Arrays
 
 
 def check_data(

@@ -11,7 +11,6 @@ from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.requirements import any_version
 from distlaunch.checks.trainer import parse_arguments
 from distlaunch.job.model import RangeParameter
-from distlaunch.resources import COPIED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,11 +70,7 @@ def _copy_problems(trainer: Trainer, folder: Path) -> Iterator[Problem]:
     if not trainer.library.is_relative_to(folder):
         return
     library = trainer.library.relative_to(folder).as_posix()
-    is_older = _numbers(trainer.version) < _numbers(__version__)
-    if trainer.library.name == COPIED:
-        what = f"{library} is a copy of the trainer, which is a package now"
-        yield warning("trainer-older", f"{library}/__init__.py", what, "run 'distlaunch upgrade'")
-    elif is_older:
+    if _numbers(trainer.version) < _numbers(__version__):
         what = f"the copy is of distlaunch {trainer.version}, this is {__version__}"
         remedy = "run 'distlaunch eject --force', which keeps changed files as FILE.bak"
         yield warning("trainer-older", f"{library}/__init__.py", what, remedy)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import warning
-from distlaunch.resources import COPIED, TRAINER
+from distlaunch.resources import TRAINER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,7 +61,7 @@ class PythonProgram:
         cls, folder: Path, key: str, name: str, files: tuple[Path, ...]
     ) -> PythonProgram | None:
         texts = [_text(file) for file in files]
-        is_ours = any(TRAINER in text for text in texts) or (files[0].parent / COPIED).is_dir()
+        is_ours = any(TRAINER in text for text in texts)
         is_tensorflow = any(map(_USES_TENSORFLOW.search, texts))
         return cls(folder, key, name, files) if is_tensorflow and not is_ours else None
 

@@ -80,19 +80,6 @@ def test_an_older_copy_of_the_trainer_package(version, expected, ejected):
     assert all("distlaunch eject --force" in each.remedy for each in ejected.problems())
 
 
-@pytest.mark.parametrize("version", ["0.0.9", __version__])
-def test_a_trainer_that_was_copied_beside_the_module(version, bundled):
-    task = "from trainer.distributed.run import run\n"
-    bundled.write("trainer/task.py", task)
-    bundled.write("trainer/distributed/__init__.py", f'__version__ = "{version}"\n')
-    bundled.write("trainer/distributed/run.py", "import missing\n")
-    missing, copied = bundled.problems()
-    assert (copied.code, copied.severity) == ("trainer-older", "warning")
-    assert copied.where == "trainer/distributed/__init__.py"
-    assert copied.remedy == "run 'distlaunch upgrade'"
-    assert (missing.code, missing.where) == ("import-missing", "trainer/distributed/run.py:1")
-
-
 @pytest.mark.parametrize("file", ["Dockerfile", "templates/Dockerfile.j2"])
 def test_a_dockerfile_of_the_user_installs_the_trainer_package(file, bundled):
     base = "FROM python:3.12.12-slim-bookworm\n"
