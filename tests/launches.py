@@ -46,7 +46,11 @@ def write_project(folder: Path) -> Path:
 
 
 def jobs_of(emulator: emulators.Emulator, name: str) -> list[tuple[str, str]]:
-    """Return the regions and states of the jobs of a name in their order, one alive at a time."""
+    """Return the regions and states of the jobs of a name in their order, one alive at a time.
+
+    A call that was on its way when its command was killed may be carried out later, and then the
+    younger job is cancelled before it starts.
+    """
     session, matching = connect(emulator.url), f'displayName="{name}"'
     jobs = [
         (region, job)
@@ -54,6 +58,14 @@ def jobs_of(emulator: emulators.Emulator, name: str) -> list[tuple[str, str]]:
         for job in Jobs(session, emulators.PROJECT, region).list("customJobs", matching)
     ]
     jobs.sort(key=lambda each: each[1]["createTime"])
+    launches = [job["labels"]["distlaunch-launch"] for _, job in jobs]
+    jobs = [
+        (region, job)
+        for number, (region, job) in enumerate(jobs)
+        if launches[number] not in launches[:number]
+        or job["state"] != "JOB_STATE_CANCELLED"
+        or "startTime" in job
+    ]
     for (_, earlier), (_, later) in pairwise(jobs):
         assert earlier["endTime"] <= later["createTime"], jobs
     return [(region, job["state"].removeprefix("JOB_STATE_")) for region, job in jobs]

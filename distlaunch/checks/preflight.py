@@ -73,13 +73,12 @@ def run_checks(
     """
     request, today = job_request(order), date.today()  # noqa: DTZ011 - the user's date
     catalogue = machine_catalogue.of_project(order.folder, options.catalogue)
-    price_file = price.price_file(order.folder, options.prices)
     problems = list(required_fields.problems(order))
     if order.is_for_emulator:
-        session = None  # it runs jobs, and has no project with quotas and prices
+        session = None  # it runs jobs, and has no project with quotas
     elif session is None and not options.offline:
         session = _connect(order, problems)
-    prices = BackgroundTask(lambda: price.load_prices(request, session=session, file=price_file))
+    book = price.load_prices(request, price.price_file(order.folder, options.prices))
     cloud = BackgroundTask(lambda: _cloud_problems(order, request, session, catalogue))
     message = BackgroundTask(lambda: list(_message_problems(order, request)))
     image = check_image(order, offline=options.offline)
@@ -101,7 +100,6 @@ def run_checks(
             plan, data_problems = data.check_data(order, request, bundled, image.files, runtime)
             problems += data_problems
     problems += cloud.result()
-    book = prices.result()
     offers = price.compare_machines(request, catalogue, book, today) if options.compare else ()
     return Report(
         request=request,
@@ -121,9 +119,9 @@ def run_checks(
 def skip_checks(order: LaunchRequest, options: CheckOptions) -> Report:
     """Return the plan with an estimated price, for ``--no-check``."""
     cluster, image = order.job.cluster.describe(), check_image(order).plan
-    request, file = job_request(order), price.price_file(order.folder, options.prices)
+    request = job_request(order)
     catalogue = machine_catalogue.of_project(order.folder, options.catalogue)
-    prices = price.load_prices(request, session=None, file=file)
+    prices = price.load_prices(request, price.price_file(order.folder, options.prices))
     cost = price.estimate_cost(request, catalogue, prices)
     return Report(request, cluster, image=image, is_checked=False, cost=cost)
 

@@ -129,7 +129,7 @@ class Clusters:
             pools.append(PoolRequest(reduction_server.KEY, servers, reduction_server.MACHINE))
         strategy = self._job.scheduling.strategy if self._job else "STANDARD"
         request = JobRequest("forecast", "", self._region, tuple(pools), strategy)
-        prices = load_prices(request, session=None, file=price_file(self._project))
+        prices = load_prices(request, price_file(self._project))
         return estimate_cost(request, self._catalogue, prices)
 
 

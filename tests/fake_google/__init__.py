@@ -7,7 +7,6 @@ import json
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -36,7 +35,6 @@ ROUTES = (
     ("service", "GET", r"serviceusage/v1/projects/[^/]+/services/[^/]+"),
     ("quotas", "GET", r"serviceusage/v1beta1/.*/consumerQuotaMetrics/(?P<metric>.+)"),
     ("billing", "GET", r"cloudbilling/v1/projects/[^/]+/billingInfo"),
-    ("prices", "GET", r"cloudbilling/v1/services/(?P<seller>[^/]+)/skus"),
     ("permissions", "POST", r"cloudresourcemanager/v3/projects/[^/]+:testIamPermissions"),
     ("policy", "POST", r"cloudresourcemanager/v3/projects/[^/]+:getIamPolicy"),
     ("project", "GET", r"cloudresourcemanager/v3/projects/[^/]+"),
@@ -52,42 +50,8 @@ ROUTES = (
     ("create", "POST", r"aiplatform/v1/(?P<parent>.*)/(?P<collection>customJobs)"),
     ("token", "POST", r"oauth2/token"),
 )
-VERTEX_AI = "C7E2-9256-1C43"
 _ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 _QUOTA_PREFIX = "custom_model_training_"
-
-
-_TRAINING = "Vertex AI: Training/Pipelines on"
-
-
-def sku(description: str, price: str, unit: str = "h", **others: Any) -> dict[str, Any]:
-    """Return a SKU of one tier, in the shape of `google.cloud.billing.v1.Sku`'s JSON."""
-    rates = others.get("tiers") or [tier(price)]
-    return {
-        "description": description,
-        "serviceRegions": others.get("regions", ["us-central1"]),
-        "pricingInfo": [
-            {"pricingExpression": {"usageUnit": unit, "displayQuantity": 1, "tieredRates": rates}}
-        ],
-    }
-
-
-def tier(price: str, currency: str = "USD", start: float = 0) -> dict[str, Any]:
-    """Return a tier's rate."""
-    units, rest = divmod(Decimal(price), 1)
-    money = {"currencyCode": currency, "units": str(units), "nanos": int(rest.scaleb(9))}
-    return {"startUsageAmount": start, "unitPrice": money}
-
-
-SKUS = {
-    VERTEX_AI: [
-        sku(f"{_TRAINING} N1 Predefined Instance Core running in Iowa", "0.04"),
-        sku(f"{_TRAINING} N1 Predefined Instance Ram running in Iowa", "0.005", "GiBy.h"),
-        sku(f"{_TRAINING} NVIDIA Tesla T4 in Iowa", "0.4"),
-        sku(f"{_TRAINING} NVIDIA Tesla V100 in Iowa", "2.5"),
-        sku(f"{_TRAINING} SSD backed PD Capacity", "0.17", "GiBy.mo"),
-    ]
-}
 
 
 class Refused(Exception):
@@ -129,8 +93,6 @@ class FakeGoogle:
     # By the end of a path: a response, an exception, or a function that returns one.
     answers: Mapping[str, Any] = field(default_factory=dict)
     jobs: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
-    skus: Mapping[str, list[Any]] = field(default_factory=lambda: SKUS)  # by service
-    page_size: int = 5000
     requests: list[Request] = field(default_factory=list)
 
     def install(self, patch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -222,11 +184,6 @@ class FakeGoogle:
     def _quotas(self, _: Request, metric: str) -> dict[str, Any]:
         name = unquote(metric).partition(_QUOTA_PREFIX)[2]
         return quota(str(self.limits.get(name, 1_000)))
-
-    def _prices(self, request: Request, seller: str) -> dict[str, Any]:
-        start = int(request.params.get("pageToken", ["0"])[0])
-        skus, end = self.skus.get(seller, []), start + self.page_size
-        return {"skus": skus[start:end], "nextPageToken": str(end) if end < len(skus) else ""}
 
     def _jobs(self, _: Request, collection: str) -> dict[str, Any]:
         return {collection: self.jobs[collection]}

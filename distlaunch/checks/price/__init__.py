@@ -1,4 +1,4 @@
-"""The price of a job: from the user's price file, from Google's or the bundled list, or unknown."""
+"""The price of a job: from the user's price file, from the bundled list, or unknown."""
 
 from distlaunch.checks.price.alternatives import MachineOption, compare_machines, format_options
 from distlaunch.checks.price.book import PriceBook, load_prices, price_file

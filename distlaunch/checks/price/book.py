@@ -1,4 +1,4 @@
-"""The prices of a region: the user's, from ``distlaunch.prices.yaml``, Google's, or list prices."""
+"""The prices of a region: the user's, from ``distlaunch.prices.yaml``, or list prices."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
 
 from pydantic import BaseModel, RootModel
 
-from distlaunch.checks.price.catalog import Rates, fetch_rates
 from distlaunch.checks.price.list_prices import ListPrices, load_list_prices
-from distlaunch.errors import GoogleError
 from distlaunch.job.model import Strategy
 from distlaunch.job.schema import RegionName, one_of, text
 from distlaunch.job.validation import validate
@@ -18,14 +16,11 @@ from distlaunch.job.yaml_document import display_path, job_file_error, read_docu
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import date
     from pathlib import Path
 
     from distlaunch.checks.request_view import JobRequest
-    from distlaunch.google.client import Session
 
 FILE_NAME = "distlaunch.prices.yaml"  # in the project's folder
-TIMEOUT = 8.0  # seconds for Google's list
 
 
 class UnitPrice(NamedTuple):
@@ -46,40 +41,21 @@ class PriceBook:
     currency: str = "USD"
     own: Mapping[str, Decimal] = field(default_factory=dict)  # by machine type and accelerator
     own_name: str = FILE_NAME
-    rates: Rates | None = None  # Google's; None if unknown
-    why_no_rates: str = ""
-    listed: ListPrices | None = None  # in place of Google's
-
-    @property
-    def source(self) -> str | None:
-        """The source of the prices that are not the user's."""
-        source = self.rates or self.listed
-        return source.source if source else None
-
-    @property
-    def date(self) -> date | None:
-        """The day of the prices that are not the user's."""
-        source = self.rates or self.listed
-        return source.date if source else None
+    listed: ListPrices | None = None  # the bundled list, in USD
 
     @property
     def why_unknown(self) -> str:
         """The reason why an item has no price."""
-        if self.listed:
-            return f"{self.why_no_rates}, and it is not in the {self.listed.source}"
-        return self.why_no_rates or f"Google's price list has no single price in {self.region}"
+        return f"not in the {self.listed.source}" if self.listed else "the list prices are in USD"
 
-    def price(self, name: str, items: Mapping[str, float] | None) -> UnitPrice | None:
-        """Return the user's price of a name, else Google's of its items, None if unknown."""
+    def price(self, name: str) -> UnitPrice | None:
+        """Return the user's price of a machine or accelerator, else the list's, None if unknown."""
         if name in self.own:
             return UnitPrice(self.own[name], self.own_name)
         if self.listed and (amount := self.listed.price(name, self.region, self.strategy)):
             has_accelerators = self.listed.has_accelerators(name)
             return UnitPrice(amount, self.listed.source, True, has_accelerators)
-        if self.rates is None or items is None or not items.keys() <= self.rates.hourly.keys():
-            return None
-        amounts = (self.rates.hourly[item] * Decimal(str(count)) for item, count in items.items())
-        return UnitPrice(sum(amounts, Decimal(0)), self.rates.source)
+        return None
 
 
 def price_file(folder: Path, chosen: Path | None = None) -> Path | None:
@@ -88,30 +64,16 @@ def price_file(folder: Path, chosen: Path | None = None) -> Path | None:
     return chosen or (own if own.exists() else None)
 
 
-def load_prices(
-    request: JobRequest, *, session: Session | None, file: Path | None, timeout: float = TIMEOUT
-) -> PriceBook:
-    """Return the prices for a job: those of a user's file, and Google's with a session.
+def load_prices(request: JobRequest, file: Path | None) -> PriceBook:
+    """Return the prices for a job: those of a user's file, and the bundled list in USD.
 
-    Where Google's price list is not read, the bundled list prices in USD are used.
     DistlaunchError is raised if that file is invalid, with line and column.
     """
     own = read_price_file(file) if file else PriceFile()
-    rates, why = None, ""
-    if session is None:
-        why = "Google's price list was not read"
-    elif not request.region:
-        why = "the job has no region"
-    else:
-        try:
-            rates = fetch_rates(session, request.strategy, request.region, own.currency, timeout)
-        except GoogleError as problem:
-            why = f"Google's price list cannot be read: {problem}"
     own_prices = own.regions.get(request.region, {}).get(request.strategy, {})
     name = display_path(file) if file else FILE_NAME
-    listed = load_list_prices() if rates is None and own.currency == "USD" else None
-    strategy = request.strategy
-    return PriceBook(request.region, strategy, own.currency, own_prices, name, rates, why, listed)
+    listed = load_list_prices() if own.currency == "USD" else None
+    return PriceBook(request.region, request.strategy, own.currency, own_prices, name, listed)
 
 
 _Currency = Annotated[str, text("a currency such as USD", "[A-Z]{3}")]

@@ -7,9 +7,7 @@ from dataclasses import asdict, dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.checks.limits import boot_disk
 from distlaunch.checks.price.book import FILE_NAME
-from distlaunch.checks.price.catalog import accelerator_items, disk_items, machine_items
 from distlaunch.job.machine_catalogue import chips
 from distlaunch.text import duration
 
@@ -21,9 +19,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.request_view import JobRequest, PoolRequest
     from distlaunch.job.machine_catalogue import Catalogue, MachineType
 
-_BOOT_DISKS = "boot disks"
-_NEVER_INCLUDED = ("local SSDs", "storage", "network")
-_DEFAULT_DISK_GB = 100  # of DiskSpec
+_NOT_INCLUDED = ("boot disks", "local SSDs", "storage", "network")
 _HOUR = 3600  # seconds
 _CENT, _TENTH_OF_A_CENT, _MILLIONTH = Decimal("0.01"), Decimal("0.001"), Decimal("0.000001")
 _ROUNDING = Context(prec=100, rounding=ROUND_HALF_UP)  # for counts of any size
@@ -39,7 +35,6 @@ class PoolCost:
     known_an_hour: Decimal
     unknown: tuple[str, ...]
     sources: tuple[str, ...]
-    has_disks: bool
     is_estimate: bool
 
     def describe(self) -> str:
@@ -65,22 +60,21 @@ class Cost:
     known_an_hour: Decimal | None
     known_up_to_timeout: Decimal | None
     unknown: tuple[str, ...]  # the machine types and accelerators without a price
-    why: str | None  # there is none, or an estimate
+    why: str | None  # they have none
     strategy: str
     timeout: int
     trials: int
     trials_at_once: int
     pools: tuple[PoolCost, ...]
     sources: tuple[str, ...]
-    date: dt.date | None  # of Google's price list or the list prices, None without either
+    date: dt.date | None  # of the list prices, None without them
     is_estimate: bool  # from the bundled list prices
-    included: tuple[str, ...]
-    not_included: tuple[str, ...]
+    not_included: tuple[str, ...] = _NOT_INCLUDED
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain data."""
         plain = asdict(self)
-        plain["with"], plain["without"] = plain.pop("included"), plain.pop("not_included")
+        plain["without"] = plain.pop("not_included")
         as_data: dict[str, Any] = json.loads(json.dumps(plain, default=_json_value))
         return as_data
 
@@ -94,13 +88,11 @@ class Cost:
             until = f"up to its timeout of {duration(self.timeout)}"
             if self.trials > 1:
                 until = f"for {self.trials} trials of up to {duration(self.timeout)}"
-            included = f"including {', '.join(self.included)}, " if self.included else ""
-            included = f"{included}not including {', '.join(self.not_included)}"
             source = "estimate" if self.is_estimate else "prices"
-            reason = f"{self.strategy}; {self.why}" if self.is_estimate else self.strategy
+            missing = f"not including {', '.join(self.not_included)}"
             lines += (
                 f"{bound}{an_hour} an hour{self._trials_and_pools()}; {bound}{in_all} {until}",
-                f"{source} from {', '.join(self.sources)} ({reason}); {included}",
+                f"{source} from {', '.join(self.sources)} ({self.strategy}); {missing}",
             )
         if self.unknown:
             names = f" for {', '.join(self.unknown)}" if self.sources else ""
@@ -133,7 +125,6 @@ def estimate_cost(request: JobRequest, catalogue: Catalogue, prices: PriceBook) 
     unknown = _unique(name for pool in pools for name in pool.unknown)
     sources = _unique(name for pool in pools for name in pool.sources)
     is_estimate = any(pool.is_estimate for pool in pools)
-    has_disks = bool(pools) and all(pool.has_disks for pool in pools)
     return Cost(
         region=request.region,
         currency=prices.currency,
@@ -142,37 +133,28 @@ def estimate_cost(request: JobRequest, catalogue: Catalogue, prices: PriceBook) 
         known_an_hour=an_hour if sources else None,
         known_up_to_timeout=in_all if sources else None,
         unknown=unknown,
-        why=prices.why_unknown if unknown else prices.why_no_rates if is_estimate else None,
+        why=prices.why_unknown if unknown else None,
         strategy=request.strategy,
         timeout=request.timeout,
         trials=request.trials,
         trials_at_once=at_once,
         pools=pools,
         sources=sources,
-        date=prices.date if prices.source in sources else None,
+        date=prices.listed.date if prices.listed and is_estimate else None,
         is_estimate=is_estimate,
-        included=(_BOOT_DISKS,) if has_disks else (),
-        not_included=_NEVER_INCLUDED if has_disks else (_BOOT_DISKS, *_NEVER_INCLUDED),
     )
 
 
 def _pool_cost(pool: PoolRequest, kind: MachineType | None, prices: PriceBook) -> PoolCost:
     machines = pool.replicas * _machines_per_replica(pool)
-    strategy, accelerator = prices.strategy, pool.accelerator
-    machine = prices.price(pool.machine, machine_items(kind, strategy) if kind else None)
+    accelerator, machine = pool.accelerator, prices.price(pool.machine)
     items: list[tuple[str, int, UnitPrice | None]] = [(pool.machine, machines, machine)]
     is_whole = machine is not None and machine.has_accelerators
     if accelerator and not is_whole:
-        price = prices.price(accelerator, accelerator_items(accelerator, strategy))
-        items.append((accelerator, pool.replicas * pool.accelerator_count, price))
+        count = pool.replicas * pool.accelerator_count
+        items.append((accelerator, count, prices.price(accelerator)))
     elif kind and kind.needs_accelerator and not is_whole:
         items.append((next(iter(kind.accelerators)), machines, None))
-    disk = None
-    if machine and machine.source != prices.own_name:  # the user's price is of the whole machine
-        disk_type = pool.disk_type or boot_disk(pool.machine)
-        disk = prices.price(_BOOT_DISKS, disk_items(disk_type, pool.disk_gb or _DEFAULT_DISK_GB))
-    if disk:
-        items.append((_BOOT_DISKS, machines, disk))
     known = sum((count * price.amount for _, count, price in items if price), Decimal(0))
     unknown = tuple(name for name, _, price in items if price is None)
     return PoolCost(
@@ -182,7 +164,6 @@ def _pool_cost(pool: PoolRequest, kind: MachineType | None, prices: PriceBook) -
         known_an_hour=known,
         unknown=unknown,
         sources=_unique(price.source for _, _, price in items if price),
-        has_disks=disk is not None,
         is_estimate=any(price.is_estimate for _, _, price in items if price),
     )
 

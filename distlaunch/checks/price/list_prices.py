@@ -1,4 +1,4 @@
-"""The bundled list prices, for an estimate without Google's price list.
+"""The bundled list prices, for an estimate.
 
 They are Compute Engine's. Vertex AI charges 15 % more: on demand by prices of its own, with Spot
 by a management fee of 15 % of the price on demand. Known pairs agree: n1-standard-4 in us-central1

@@ -42,7 +42,7 @@ def cost_so_far(job: Mapping[str, Any], project: str, folder: Path) -> dict[str,
     parts = parse_name(job["name"])
     request = view_request(job, cast("Collection", parts.collection), project, parts.region)
     catalogue = machine_catalogue.of_project(folder)
-    prices = load_prices(request, session=None, file=price_file(folder))
+    prices = load_prices(request, price_file(folder))
     cost = estimate_cost(replace(request, trials=1), catalogue, prices)
     if cost.an_hour is None:
         return None

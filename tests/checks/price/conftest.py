@@ -1,4 +1,4 @@
-"""Requests, and their price with the fake Google's price list or a user's file."""
+"""Requests, and their price by the bundled list or a user's file."""
 
 from __future__ import annotations
 
@@ -6,16 +6,9 @@ import pytest
 
 from distlaunch.checks import price
 from distlaunch.checks.request_view import JobRequest, PoolRequest
-from distlaunch.google.client import connect
 from distlaunch.job import machine_catalogue
 
-from .lists import REGION
-
-
-@pytest.fixture(autouse=True)
-def cache(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache/distlaunch"
+REGION = "us-central1"
 
 
 @pytest.fixture
@@ -36,23 +29,12 @@ def job():
 
 
 @pytest.fixture
-def offline(known, tmp_path, monkeypatch):
+def cost(known, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
-    def run(job, own="", session=None, **options):
+    def run(job, own=""):
         file = tmp_path / price.book.FILE_NAME
         file.write_text(own)
-        prices = price.load_prices(job, session=session, file=file if own else None, **options)
-        return price.estimate_cost(job, known, prices)
-
-    return run
-
-
-@pytest.fixture
-def cost(offline):
-
-    def run(job, own="", **options):
-        session = connect(project="my-project", sleep=lambda _: None)
-        return offline(job, own, session, **options)
+        return price.estimate_cost(job, known, price.load_prices(job, file if own else None))
 
     return run

@@ -11,7 +11,7 @@ import pytest
 from distlaunch.checks import price
 from distlaunch.checks.request_view import PoolRequest
 
-from .lists import REGION
+from .conftest import REGION
 
 T4, L4, V100, A100 = "NVIDIA_TESLA_T4", "NVIDIA_L4", "NVIDIA_TESLA_V100", "NVIDIA_TESLA_A100"
 OWN = {

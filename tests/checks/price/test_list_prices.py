@@ -1,4 +1,4 @@
-"""The bundled list prices, where Google's price list was not read."""
+"""The bundled list prices."""
 
 from __future__ import annotations
 
@@ -28,39 +28,34 @@ def test_derived_prices_agree_with_published_ones(machine, region, published):
     assert abs(derived / Decimal(published) - 1) < Decimal("0.005")
 
 
-def test_a_job_has_an_estimate_offline(job, offline):
-    cost = offline(job("n1-standard-8", T4, 1, timeout=7_200))
-    assert (cost.is_estimate, cost.currency, cost.unknown) == (True, "USD", ())
-    assert cost.an_hour == Decimal("1.15") * (Decimal("0.379998") + Decimal("0.35"))
-    first, second = cost.lines()
+def test_a_job_has_an_estimate(job, cost):
+    result = cost(job("n1-standard-8", T4, 1, timeout=7_200))
+    assert (result.is_estimate, result.currency, result.unknown) == (True, "USD", ())
+    assert result.an_hour == Decimal("1.15") * (Decimal("0.379998") + Decimal("0.35"))
+    first, second = result.lines()
     assert first.startswith("about 0.839 USD an hour; about 1.68 USD up to its timeout of 2 h")
-    assert second.startswith(f"estimate from list prices of {LISTED.date} (STANDARD; ")
-    assert cost.as_json()["date"] == LISTED.date.isoformat()
+    assert second.startswith(f"estimate from list prices of {LISTED.date} (STANDARD); ")
+    assert result.as_json()["date"] == LISTED.date.isoformat()
 
 
-def test_the_price_of_a_machine_with_gpus_includes_them(job, offline):
-    cost = offline(job("a3-highgpu-8g", H100, 8))
-    assert cost.an_hour == LISTED.price("a3-highgpu-8g", "us-central1", "STANDARD")
+def test_the_price_of_a_machine_with_gpus_includes_them(job, cost):
+    result = cost(job("a3-highgpu-8g", H100, 8))
+    assert result.an_hour == LISTED.price("a3-highgpu-8g", "us-central1", "STANDARD")
 
 
-def test_spot_has_the_management_fee_and_flex_start_no_price(job, offline):
-    spot = offline(job("n1-standard-8", strategy="SPOT"))
+def test_spot_has_the_management_fee_and_flex_start_no_price(job, cost):
+    spot = cost(job("n1-standard-8", strategy="SPOT"))
     on_demand, spot_price = LISTED.prices["n1-standard-8"]["us-central1"]
     assert spot.an_hour == spot_price + on_demand * Decimal("0.15")
-    assert offline(job("n1-standard-8", strategy="FLEX_START")).an_hour is None
+    assert cost(job("n1-standard-8", strategy="FLEX_START")).an_hour is None
 
 
-def test_own_prices_override_the_list_and_another_currency_excludes_it(job, offline):
+def test_own_prices_override_the_list_and_another_currency_excludes_it(job, cost):
     own = "us-central1: {STANDARD: {n1-standard-8: 0.5}}"
-    cost = offline(job("n1-standard-8", T4, 1), own)
-    assert cost.an_hour == Decimal("0.5") + Decimal("0.35") * Decimal("1.15")
-    euros = offline(job("n1-standard-8", T4, 1), f"currency: EUR\n{own}")
+    result = cost(job("n1-standard-8", T4, 1), own)
+    assert result.an_hour == Decimal("0.5") + Decimal("0.35") * Decimal("1.15")
+    euros = cost(job("n1-standard-8", T4, 1), f"currency: EUR\n{own}")
     assert euros.unknown == (T4,)
-
-
-def test_google_s_list_comes_first(job, cost, google):
-    google(skus={})
-    assert cost(job("n1-standard-8")).unknown == ("n1-standard-8",)
 
 
 def test_most_machines_have_a_price_in_a_region_that_offers_them():
