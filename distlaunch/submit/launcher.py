@@ -188,8 +188,8 @@ class Launcher:
 
     def _join(self, launched: Launched, successor: Record) -> Launched | None:
         """Follow the launch that another command has moved, to where it is now."""
-        while further := self._records.find_moved(successor.launch_id):
-            successor = further
+        for _ in launched.next_regions:
+            successor = self._records.find_moved(successor.launch_id) or successor
         self.jobs = Jobs(self.jobs.session, self.jobs.project, successor.region)
         rest = _regions_after(successor.region, launched.next_regions)
         moved = launched._replace(record=successor, next_regions=rest)
