@@ -142,7 +142,7 @@ class _Build:
         if secrets:
             text = with_secrets(dockerfile, secrets)
         docker.pull(dockerfile.bases)
-        docker.build(text, folder, files, target, secrets)
+        docker.build(text, folder, files, target, secrets, build_args=dockerfile.build_args)
 
     def _build_dockerfile(self, docker: Docker) -> None:
         from distlaunch.image.pip_secrets import dockerfile_secrets
@@ -151,8 +151,8 @@ class _Build:
         self.show(Notice(f"building the image {self.target}"))
         docker.pull(dockerfile.bases)
         secrets = dockerfile_secrets() if "type=secret" in dockerfile.text else {}
-        files = self.inputs.files
-        docker.build(dockerfile.text, self.inputs.folder, files, self.target, secrets)
+        text, folder, files = dockerfile.text, self.inputs.folder, self.inputs.files
+        docker.build(text, folder, files, self.target, secrets, build_args=dockerfile.build_args)
 
     def _push_wheels(
         self, environment: Environment, reference: Reference, no_docker: ImageError

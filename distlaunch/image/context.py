@@ -26,24 +26,31 @@ _EXCLUDE = "exclude it in .dockerignore"
 
 
 class ContextFile(NamedTuple):
-    """A file of the context, or a symlink whose target is in the context."""
+    """A file or folder of the context, or a symlink whose target is in the context."""
 
     path: str  # posix, relative to the context's folder
-    mode: int  # 0o755 if its owner may execute it, else 0o644; 0o777 for a symlink
-    size: int  # bytes of its content, 0 for a symlink
-    digest: str  # hexadecimal SHA-256 of its content, or of a symlink's target
+    mode: int  # see `_mode`; 0o777 for a symlink
+    size: int = 0  # bytes of its content, 0 for a symlink
+    digest: str = ""  # hexadecimal SHA-256 of its content, or of a symlink's target
     target: str | None = None  # a symlink's target as written
     content: bytes | None = None  # of a file that is not in the context's folder
+    is_folder: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The files of a folder that go into an image, sorted by path; without folders."""
+    """The files and folders of a folder that go into an image, each sorted by path."""
 
     folder: Path
     files: tuple[ContextFile, ...]
     digest: str  # hexadecimal SHA-256 over path, mode and content, without times and owners
     size: int  # bytes of all files
+    folders: tuple[ContextFile, ...] = ()
+
+    @property
+    def entries(self) -> list[ContextFile]:
+        """Files and folders by path, a folder before what it has."""
+        return sorted((*self.folders, *self.files), key=attrgetter("path"))
 
     def report(self) -> str | None:
         """Return the size of a large context and its largest files, None if it is not large."""
@@ -60,7 +67,8 @@ class Context:
 def read_context(folder: Path, ignore: str) -> Context:
     """Read the files of a folder that the text of an ignore file does not exclude.
 
-    The ignore file and the Dockerfile are included unless it excludes them. Its comment
+    As in Docker, a folder is included although all of its files are excluded. The ignore file and
+    the Dockerfile are included unless it excludes them. Its comment
     ``# distlaunch: allow-secret PATH`` includes a file even if it contains a secret.
 
     ContextError has a line for each file that cannot or must not go into an image: unreadable
@@ -72,18 +80,21 @@ def read_context(folder: Path, ignore: str) -> Context:
     if reader.problems:
         raise ContextError(line for _, line in sorted(reader.problems))
     files = tuple(sorted(reader.files, key=attrgetter("path")))
-    return Context(folder, files, _digest_of(files), sum(map(attrgetter("size"), files)))
+    folders = tuple(sorted(reader.folders.values(), key=attrgetter("path")))
+    size = sum(map(attrgetter("size"), files))
+    return Context(folder, files, _digest_of([*files, *folders]), size, folders)
 
 
 def paths(folder: Path, ignore: str) -> list[str]:
     """Return the paths of the files that an ignore file does not exclude, readable or not."""
-    return [path for path, _ in _walk(folder, IgnoreRules(ignore), lambda _path, _reason: None)]
+    entries = _walk(folder, IgnoreRules(ignore), lambda _path, _reason: None)
+    return [path for path, entry in entries if not entry.is_dir(follow_symlinks=False)]
 
 
 def _walk(
     folder: Path, rules: IgnoreRules, refuse: Callable[[str, str], None]
 ) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Yield the included files; an ignored folder is entered only if a pattern requires it."""
+    """Yield what is included; an ignored folder is entered only if a pattern requires it."""
     folders = [("", rules.root)]
     while folders:
         above, matches_above = folders.pop()
@@ -97,11 +108,11 @@ def _walk(
         for entry in entries:
             path = above + entry.name
             ignored, matches = rules.match(path, matches_above)
-            if entry.is_dir(follow_symlinks=False):
-                if not ignored or rules.may_include_below(path):
-                    folders.append((f"{path}/", matches))
-            elif not ignored:
+            if not ignored:
                 yield path, entry
+            is_entered = not ignored or rules.may_include_below(path)
+            if is_entered and entry.is_dir(follow_symlinks=False):
+                folders.append((f"{path}/", matches))
 
 
 class _FileReader:
@@ -109,6 +120,7 @@ class _FileReader:
 
     def __init__(self, folder: Path, allowed_secrets: frozenset[str]) -> None:
         self.files: list[ContextFile] = []
+        self.folders: dict[str, ContextFile] = {}
         self.problems: list[tuple[str, str]] = []
         self._allowed_secrets = allowed_secrets
         self._root = os.path.realpath(folder)
@@ -127,6 +139,8 @@ class _FileReader:
                 self.refuse(path, "its name is not UTF-8; rename it")
             elif stat.S_ISREG(status.st_mode):
                 self._add_file(path, status)
+            elif stat.S_ISDIR(status.st_mode):
+                self.folders[path] = ContextFile(path, _mode(status), is_folder=True)
             elif stat.S_ISLNK(status.st_mode):
                 self._add_symlink(path)
             else:
@@ -142,8 +156,7 @@ class _FileReader:
         if secret and not is_allowed:
             self.refuse(path, f"contains {secret}; {secrets.remedy(secret)}")
         else:
-            mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
-            self.files.append(ContextFile(path, mode, status.st_size, digest))
+            self.files.append(ContextFile(path, _mode(status), status.st_size, digest))
 
     def _add_symlink(self, path: str) -> None:
         link = Path(self._root, path)
@@ -165,6 +178,15 @@ class _FileReader:
         return real == self._root or real.startswith(f"{self._root}{os.sep}")
 
 
+def _mode(status: os.stat_result) -> int:
+    """Return a mode that does not depend on the umask, but on who may execute and write.
+
+    0o755 for a folder and what its owner may execute, else 0o644; also writable for all if it is.
+    """
+    mode = 0o755 if status.st_mode & stat.S_IXUSR or stat.S_ISDIR(status.st_mode) else 0o644
+    return mode | 0o022 if status.st_mode & stat.S_IWOTH else mode
+
+
 def _hash(file: Path, size: int) -> tuple[str, str | None]:
     """Return a file's digest, and the kind of secret in the part of it that is scanned."""
     with file.open("rb", buffering=0) as opened:
@@ -182,7 +204,7 @@ def _hash(file: Path, size: int) -> tuple[str, str | None]:
 
 
 def _digest_of(files: Iterable[ContextFile]) -> str:
-    lines = [f"{file.mode:o} {file.digest} {file.path}\0" for file in files]
+    lines = [f"{file.mode:o} {file.digest} {file.path}\0" for file in files]  # no folder's digest
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 

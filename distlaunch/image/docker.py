@@ -42,6 +42,9 @@ _LAST_LINES = 40  # of a build that failed; BuildKit repeats those of the step
 _LONGEST = 300  # characters of a message
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _STEP = re.compile(r"(?:#\d+ \[(?:[^\]]+ )?|Step )(\d+/\d+)(?:\]| :) (.*)")
+# Of pip, in BuildKit's output behind the number and the time of a step; BuildKit has its own.
+_PIP_ERROR = re.compile(r"(?:(?:#\d+ )?\d+\.\d+ )?ERROR: (?!failed to|process |executor )(.+)")
+_OUTPUT = re.compile(r"(?:#\d+ )?\d+\.\d+ (.+)")
 _DENIED = ("denied", "unauthorized", "authentication required", "no basic auth", "forbidden")
 # What fixes a failed push or pull, by parts of Docker's message; the first one counts.
 _REMEDIES = {
@@ -160,6 +163,8 @@ class Docker:
         files: Iterable[ContextFile],
         tag: Reference,
         secrets: Mapping[str, str] = MappingProxyType({}),
+        *,
+        build_args: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Build an image of files of a folder; it gets the tag only if the build succeeds.
 
@@ -173,6 +178,7 @@ class Docker:
             _copy_files(folder, files, scratch / "context")
             command = [self._command, "build", f"--platform={PLATFORM}", f"--tag={tag}"]
             command += [f"--file={scratch}/Dockerfile"]
+            command += [f"--build-arg={name}={value}" for name, value in build_args.items()]
             for key, secret in secrets.items():
                 file = scratch / f"secret-{key}"
                 file.touch(mode=0o600)
@@ -205,9 +211,8 @@ class Docker:
         self._progress("")
         if exit_code:
             self._show(Notice("\n".join(["last lines of docker build:", *tail]), "error"))
-            raise ImageError(
-                f"docker build failed ({_one_line(tail[-1])}); its last lines are above"
-            )
+            reason = _one_line(failure_reason([*tail]))
+            raise ImageError(f"docker build failed ({reason}); its last lines are above")
 
     def _transfer(
         self, action: Literal["push", "pull"], reference: Reference, **options: Any
@@ -267,6 +272,17 @@ def run_command(command: Sequence[str], show: Callable[[str], None], **options: 
     return process.returncode
 
 
+def failure_reason(lines: Sequence[str]) -> str:
+    """Return the last error of pip in the output of pip or a build, else its last lines."""
+    summary = [index for index, line in enumerate(lines) if line == "------"][:1]
+    steps = [index for index, line in enumerate(lines) if line.startswith("Step ")][-1:]
+    step = lines[sum(summary or steps) :]
+    if errors := [match[1] for line in step if (match := _PIP_ERROR.fullmatch(line))]:
+        return errors[-1]
+    output = [match[1] for line in step if (match := _OUTPUT.fullmatch(line))][-1:]
+    return "; ".join(output + list(step[-1:] if output else step[-2:])) or "no output"
+
+
 def _transfer_error(
     action: str, message: str, reference: Reference, login: Credentials | None
 ) -> ImageError:
@@ -314,11 +330,18 @@ def _has_buildkit(command: str) -> bool:
 
 
 def _copy_files(folder: Path, files: Iterable[ContextFile], target: Path) -> None:
-    """Copy a build's files, without the times at which they were changed."""
+    """Copy a build's files and folders, without the times at which they were changed."""
     target.mkdir()
+    folders = {target: 0o755}
     for file in files:
         path = target / file.path
+        for above in path.parents[: file.path.count("/")]:
+            folders.setdefault(above, 0o755)
         path.parent.mkdir(parents=True, exist_ok=True)
+        if file.is_folder:
+            path.mkdir(exist_ok=True)
+            folders[path] = file.mode
+            continue
         if file.target is not None:
             path.symlink_to(file.target)
             continue
@@ -327,6 +350,9 @@ def _copy_files(folder: Path, files: Iterable[ContextFile], target: Path) -> Non
         else:
             path.write_bytes(file.content)
         path.chmod(file.mode)
+        os.utime(path, (0, 0))
+    for path, mode in folders.items():
+        path.chmod(mode)
         os.utime(path, (0, 0))
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import posixpath
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from distlaunch.image.registry.manifests import ImageSettings
@@ -17,6 +20,7 @@ _DIRECTIVE = re.compile(r"#\s*(\w+)\s*=\s*(\S+)\s*", re.ASCII)
 # As in BuildKit's parser: a word of its own, so neither ``<<< text`` nor ``$((1<<N))``.
 _HEREDOC = re.compile(r"\d*<<(-?)([^<]+)")
 _FLAG = re.compile(r"--\S+")
+_STAGE_FLAG = re.compile(r"--(?:from=|mount=\S*\bfrom=)([^\s,]+)")
 _FROM = re.compile(r"(?:--\S+\s+)*(\S+)(?:\s+as\s+(\S+))?", re.IGNORECASE)
 # One word of a shell: unquoted and quoted pieces without space between them.
 _WORD = re.compile(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
@@ -28,8 +32,13 @@ _USE = re.compile(
     r"|\{(?P<name>[A-Za-z_]\w*)(?::(?P<sign>[-+])(?P<word>[^{}]*))?\})",
     re.ASCII | re.DOTALL,
 )
-_VARIABLE_NAME = re.compile(r"\$(?:\{(\w+)\}|(\w+))", re.ASCII)
 _WITH_SOURCES = ("COPY", "ADD")
+# ARGs that BuildKit sets by itself, for images for linux/amd64.
+_PLATFORM = {
+    f"{machine}{key}": value
+    for machine in ("BUILD", "TARGET")
+    for key, value in {"PLATFORM": "linux/amd64", "OS": "linux", "ARCH": "amd64"}.items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,16 @@ class Instruction:
         return rest
 
     @property
+    def flags(self) -> str:
+        """The flags, with the space after them."""
+        return self.rest.removesuffix(self.arguments)
+
+    @property
+    def stage_names(self) -> list[str]:
+        """The stages and images that it copies from or mounts."""
+        return _STAGE_FLAG.findall(self.flags)
+
+    @property
     def array(self) -> tuple[str, ...] | None:
         """The words of the JSON array form, None for the shell form."""
         try:
@@ -64,12 +83,16 @@ class Instruction:
         return tuple(read) if is_array else None
 
     @property
+    def words(self) -> tuple[str, ...]:
+        """The words of either form."""
+        return self.array or tuple(self.arguments.split())
+
+    @property
     def sources(self) -> tuple[str, ...]:
         """The paths and patterns that COPY or ADD takes from the context."""
         if self.word not in _WITH_SOURCES or "--from=" in self.rest:
             return ()
-        words = self.array or tuple(self.arguments.split())
-        return words[:-1]
+        return self.words[:-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +115,13 @@ class Dockerfile:
     """A Dockerfile.
 
     `head` has the parser directives and ARG instructions before the first stage. The last stage is
-    the image.
+    the image. `variables` are those of all ARG and ENV whose values are known.
     """
 
     head: str
     stages: tuple[Stage, ...]
+    build_args: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -120,12 +145,18 @@ class Dockerfile:
 
         None without stages, and if its name has a variable without a default value.
         """
-        bases: dict[str | None, str] = {}
-        base: str | None = None
-        for stage in self.stages:
-            base = bases.get(stage.base.lower(), stage.base)
-            bases[stage.name] = base
+        base = self.lineage[0].base if self.stages else None
         return None if base is None or "$" in base else base
+
+    @property
+    def lineage(self) -> tuple[Stage, ...]:
+        """The stages that the image is built on, from that of a base image to the last one."""
+        lineages: dict[str | None, tuple[Stage, ...]] = {}
+        lineage: tuple[Stage, ...] = ()
+        for stage in self.stages:
+            lineage = (*lineages.get(stage.base.lower(), ()), stage)
+            lineages[stage.name] = lineage
+        return lineage
 
     @property
     def instructions(self) -> tuple[Instruction, ...]:
@@ -133,24 +164,30 @@ class Dockerfile:
         return tuple(each for stage in self.stages for each in stage.instructions)
 
 
-def read_dockerfile(text: str) -> Dockerfile:
-    """Parse a Dockerfile; a file without stages is left for Docker to refuse."""
+def read_dockerfile(
+    text: str, build_args: Mapping[str, str] = MappingProxyType({}), target: str | None = None
+) -> Dockerfile:
+    """Parse a Dockerfile up to a target, if it has one; Docker refuses a file without stages."""
     directives = _directives(text)
     head = "".join(f"# {name}={value}\n" for name, value in directives.items())
-    arguments: dict[str, str] = {}
+    arguments = dict(_PLATFORM)
+    variables = dict(_PLATFORM)
     stages: list[Stage] = []
     for each in _instructions(text, directives.get("escape", "\\")):
         match = _FROM.match(each.rest) if each.word == "FROM" else None
+        variables |= _known_values(each, arguments | variables, build_args)
+        if match and target and stages and stages[-1].name == target.lower():
+            break
         if match:
-            base = _with_defaults(match[1], arguments)
+            base = expand(match[1], arguments) or match[1]
             stages.append(Stage(base, match[2].lower() if match[2] else None, each, ()))
         elif stages:
             last = stages.pop()
             stages.append(replace(last, instructions=(*last.instructions, each)))
         else:
             head += each.text
-            arguments |= parse_pairs(each.rest, arguments) or {}
-    return Dockerfile(head, tuple(stages))
+            arguments |= variables
+    return Dockerfile(head, tuple(stages), build_args, variables)
 
 
 def code_settings(dockerfile: Dockerfile) -> ImageSettings | None:
@@ -188,9 +225,41 @@ def parse_pairs(text: str, variables: Mapping[str, str]) -> dict[str, str] | Non
     return dict(_unquoted(word, variables).split("=", 1) for word in words)
 
 
-def _with_defaults(base: str, arguments: Mapping[str, str]) -> str:
-    """Replace the variables in a base image's name that have a default value."""
-    return _VARIABLE_NAME.sub(lambda match: arguments.get(match[1] or match[2], match[0]), base)
+def expand(word: str, variables: Mapping[str, str]) -> str | None:
+    """Return a word with its variables expanded, None if the value of one is not known."""
+    if "$" in _USE.sub("", word) or not variable_names(word) <= variables.keys():
+        return None
+    return _unquoted(word, variables)
+
+
+def variable_names(word: str) -> set[str]:
+    """Return the variables of a word for which it has no default."""
+    uses = [use for use in _USE.finditer(word) if not use["escaped"] and not use["sign"]]
+    return {use["plain"] or use["name"] for use in uses}
+
+
+def below(source: str, path: str) -> str | None:
+    """Return the path below what a source of COPY takes, empty for itself, None for no part."""
+    source = posixpath.normpath(source).strip("/")
+    if source in ("", "."):
+        return path
+    parts = path.split("/")
+    depth = source.count("/") + 1
+    head, rest = "/".join(parts[:depth]), "/".join(parts[depth:])
+    return rest if fnmatchcase(head, source) else None
+
+
+def _known_values(
+    instruction: Instruction, known: Mapping[str, str], build_args: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the values that ARG or ENV sets, as far as they are known."""
+    if instruction.word not in ("ARG", "ENV"):
+        return {}
+    # The old form of ENV has no equals sign.
+    words = _WORD.findall(re.sub(r"^(\w+)\s+(\S+)$", r"\1=\2", instruction.rest))
+    values = parse_pairs(" ".join(word for word in words if "=" in word), known) or {}
+    names = {word.partition("=")[0] for word in words} if instruction.word == "ARG" else set()
+    return values | {name: build_args[name] for name in names & build_args.keys()}
 
 
 def _unquoted(word: str, variables: Mapping[str, str]) -> str:

@@ -42,10 +42,12 @@ def code_layer(context: Context, file: Path, *, root: str = "/app") -> Layer:
     above = top.rpartition("/")[0]
     with LayerWriter(file, level=_CODE_LEVEL) as layer:
         layer.add_folders(f"{top}/", below=above)
-        for each in context.files:
+        for each in context.entries:
             path = f"{top}/{each.path}"
             layer.add_folders(path, below=above)
-            if each.target is not None:
+            if each.is_folder:
+                layer.add_folder(path, each.mode)
+            elif each.target is not None:
                 layer.add_link(path, each.target)
             else:
                 data = _read(each, context.folder)
@@ -70,8 +72,11 @@ class LayerWriter:
         for depth in range(1, len(parts) + 1):
             folder = "/".join(parts[:depth])
             if folder not in self._folders and not f"{below}/".startswith(f"{folder}/"):
-                self._folders.add(folder)
-                self._add(folder, tarfile.DIRTYPE, 0o755)
+                self.add_folder(folder, 0o755)
+
+    def add_folder(self, path: str, mode: int) -> None:
+        self._folders.add(path)
+        self._add(path, tarfile.DIRTYPE, mode)
 
     def add_link(self, path: str, target: str) -> None:
         self._add(path, tarfile.SYMTYPE, 0o777, target=target)

@@ -8,11 +8,16 @@ import shlex
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import ImageError
-from distlaunch.image.dockerfile import Dockerfile, Instruction, code_settings, read_dockerfile
+from distlaunch.image.dockerfile import (
+    Dockerfile,
+    Instruction,
+    below,
+    code_settings,
+    read_dockerfile,
+)
 from distlaunch.image.pip_secrets import FOLDER, VARIABLES
 from distlaunch.image.reference import Reference
 
@@ -52,7 +57,7 @@ class Environment:
     @property
     def project_files(self) -> tuple[ContextFile, ...]:
         """The files that are in the project's folder."""
-        return tuple(file for file in self.files if file.content is None)
+        return tuple(each for each in self.files if each.content is None and not each.is_folder)
 
     @property
     def tag(self) -> str:
@@ -62,7 +67,10 @@ class Environment:
             for stage in self.dockerfile.stages
         ]
         files = [(each.path, each.mode, each.digest, each.target) for each in self.files]
-        return f"env-{_hashed([_VERSION, self.dockerfile.head, stages, files])}"
+        inputs: list[object] = [_VERSION, self.dockerfile.head, stages, files]
+        if self.dockerfile.build_args:
+            inputs.append(dict(self.dockerfile.build_args))
+        return f"env-{_hashed(inputs)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +82,13 @@ class BuildInputs:
     context: Context
     environment: Environment | None = None  # None for a Dockerfile that is built as a whole
     wheel: ContextFile | None = None  # of the trainer package, for an image that needs it
+    path: str = "Dockerfile"  # the user's, or where `render` writes it
+    ignore: str = ".dockerignore"  # likewise
 
     @property
     def files(self) -> tuple[ContextFile, ...]:
-        """The files from which Docker builds the whole image."""
-        return (*self.context.files, *([self.wheel] if self.wheel else []))
+        """The files and folders from which Docker builds the whole image."""
+        return (*self.context.entries, *([self.wheel] if self.wheel else []))
 
     @property
     def tag(self) -> str:
@@ -88,6 +98,8 @@ class BuildInputs:
             instructions = [self.environment.tag, asdict(self.environment.code)]
         elif self.wheel:
             instructions = [self.dockerfile.text, self.wheel.digest]
+        if self.dockerfile.build_args:
+            instructions = [instructions, dict(self.dockerfile.build_args)]
         return _hashed([instructions, self.context.digest])
 
 
@@ -147,13 +159,19 @@ def _read_inputs(job: Job, folder: Path, render: Render, *, pin: bool) -> BuildI
     from distlaunch.image.context import read_context
 
     texts = render(job, folder)
-    dockerfile = read_dockerfile(texts.dockerfile)
+    target = job.image.target
+    dockerfile = read_dockerfile(texts.dockerfile, job.image.build_args, target)
+    names = [stage.name for stage in dockerfile.stages if stage.name]
+    if target and (not names or dockerfile.stages[-1].name != target.lower()):
+        remedy = f"it has {', '.join(names)}" if names else "name one with FROM IMAGE AS NAME"
+        raise ImageError(f"image.target: the Dockerfile has no stage {target!r}; {remedy}")
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(read_context, folder, texts.ignore)
         if pin:
             dockerfile = pin_bases(dockerfile, _look_up_bases(dockerfile.bases))
         context = reading.result()
-    inputs = BuildInputs(folder, dockerfile, context, wheel=texts.wheel)
+    named = str(texts.own_dockerfile or "Dockerfile"), str(texts.own_ignore or ".dockerignore")
+    inputs = BuildInputs(folder, dockerfile, context, None, texts.wheel, *named)
     if texts.own_dockerfile:
         return inputs
     return replace(inputs, environment=environment_of(dockerfile, inputs.files))
@@ -168,13 +186,8 @@ def environment_of(dockerfile: Dockerfile, files: Iterable[ContextFile]) -> Envi
     if code is None:
         return None
     stages = dockerfile.stages[:-1]
-    sources = [
-        source.removeprefix("./").strip("/")
-        for stage in stages
-        for each in stage.instructions
-        for source in each.sources
-    ]
-    copied = tuple(each for each in files if any(_covers(s, each.path) for s in sources))
+    sources = [s for stage in stages for each in stage.instructions for s in each.sources]
+    copied = tuple(f for f in files if any(below(s, f.path) is not None for s in sources))
     return Environment(replace(dockerfile, stages=stages), copied, code)
 
 
@@ -200,7 +213,9 @@ def _pin_base(stage: Stage, digests: Mapping[str, str]) -> Stage:
     base = digests[stage.base]
     flags = stage.start.rest.removesuffix(stage.start.arguments)
     rest = f"{flags}{base}" + (f" AS {stage.name}" if stage.name else "")
-    return replace(stage, base=base, start=Instruction("FROM", rest, f"FROM {rest}\n"))
+    return replace(
+        stage, base=base, start=Instruction("FROM", rest, f"FROM {rest}\n", stage.start.line)
+    )
 
 
 def _look_up_bases(bases: Iterable[str]) -> Mapping[str, str]:
@@ -248,15 +263,6 @@ def _look_up_digests(repository: Reference, *tags: str) -> list[str | None]:
 def _hashed(data: object) -> str:
     """Return a hash of plain data, short enough for a tag."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:_TAG_DIGITS]
-
-
-def _covers(source: str, path: str) -> bool:
-    """Whether a source of COPY takes a file in: as itself, by a pattern, or with its folder."""
-    if source in ("", "."):
-        return True
-    depth = source.count("/") + 1
-    head = "/".join(path.split("/")[:depth])
-    return fnmatchcase(head, source)
 
 
 def _is_pip(instruction: Instruction) -> bool:

@@ -24,7 +24,7 @@ from packaging.utils import canonicalize_name
 from distlaunch.errors import ImageError
 from distlaunch.image import cuda
 from distlaunch.image.base_python import find_python
-from distlaunch.image.docker import run_command
+from distlaunch.image.docker import failure_reason, run_command
 from distlaunch.image.dockerfile import parse_pairs
 from distlaunch.image.layers import LayerWriter
 from distlaunch.image.reference import Reference
@@ -237,8 +237,7 @@ def _run_pip(command: list[str], progress: Callable[[str], None]) -> str:
     # Not in the project's folder, which may have a folder named pip.
     if run_command(command, show, cwd=sys.prefix) == 0:
         return ""
-    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    return (errors or [*lines] or ["no output"])[-1]
+    return failure_reason([*lines])
 
 
 def _check_installed(items: list[dict[str, Any]], python: BasePython) -> None:

@@ -178,8 +178,9 @@ class Image:
     """How the container image is built, and the repository (HOST/PATH) that it is pushed to.
 
     `include` are copied besides the module's package, and `allow_secrets` are files that only look
-    like secrets. The user's own `dockerfile` replaces `base`, `requirements` and `include`. With
-    the `uri` of an existing image, nothing is built.
+    like secrets. The user's own `dockerfile` replaces `base`, `requirements` and `include`; it is
+    built up to the stage `target`, the last one by default, with the values `build_args` of its
+    ARGs. With the `uri` of an existing image, nothing is built.
     """
 
     repository: str | None = None
@@ -188,6 +189,8 @@ class Image:
     include: tuple[str, ...] = ()
     allow_secrets: tuple[str, ...] = ()
     dockerfile: str | None = None
+    target: str | None = None
+    build_args: Mapping[str, str] = field(default_factory=dict)
     uri: str | None = None
 
 

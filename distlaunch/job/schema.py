@@ -200,6 +200,8 @@ Repository = Annotated[
         r"[A-Za-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+",
     ),
 ]
+StageName = Annotated[str, text("a stage of the Dockerfile such as train", r"[A-Za-z][\w.-]*")]
+ArgumentName = Annotated[str, text("a name of ARG, such as PYTHON_VERSION", _VARIABLE)]
 AccountEmail = Annotated[
     str, text("an account such as trainer@my-project.iam.gserviceaccount.com", r"[^\s@]+@[^\s@]+")
 ]
@@ -280,6 +282,8 @@ class ImageSection(Section):
     include: Annotated[tuple[RelativePath, ...] | None, or_default(tuple)] = None
     allow_secrets: Annotated[tuple[RelativePath, ...] | None, or_default(tuple)] = None
     dockerfile: RelativePath | None = None
+    target: StageName | None = None
+    build_args: Annotated[dict[ArgumentName, Text] | None, or_default(dict)] = None
     uri: ImageName | None = None
 
 

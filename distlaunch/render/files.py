@@ -74,7 +74,7 @@ def render(job: Job, folder: Path, output: Path, format: templates.Format) -> Re
     elif recipe.own_ignore:
         allow = f"; it must include {recipe.wheel.path}" if recipe.wheel else ""
         notes.append(f"your own {recipe.own_ignore} is left alone{allow}")
-    commands = [*(_docker(recipe, image, folder, output) if recipe else ())]
+    commands = [*(_docker(job, recipe, image, folder, output) if recipe else ())]
     config = _relative(folder, output / CONFIG)
     skips = format == "vertex" and _skips_a_pool(job)
     if skips:
@@ -100,15 +100,19 @@ def _image(job: Job) -> str:
     return f"{job.image.repository}:latest"
 
 
-def _docker(recipe: templates.Recipe, image: str, folder: Path, output: Path) -> Iterator[str]:
+def _docker(
+    job: Job, recipe: templates.Recipe, image: str, folder: Path, output: Path
+) -> Iterator[str]:
     host = image.partition("/")[0]
     if is_google(host):
         yield shlex.join(["gcloud", "auth", "configure-docker", host])
     file = recipe.own_dockerfile
     if file is None and output.resolve() != folder.resolve():
         file = output / DOCKERFILE
-    named = ["--file", _relative(folder, folder / file)] if file else []
-    yield shlex.join(["docker", "build", "--platform=linux/amd64", *named, "--tag", image, "."])
+    options = ["--file", _relative(folder, folder / file)] if file else []
+    options += ["--target", job.image.target] if job.image.target else []
+    options += [f"--build-arg={name}={value}" for name, value in job.image.build_args.items()]
+    yield shlex.join(["docker", "build", "--platform=linux/amd64", *options, "--tag", image, "."])
     yield shlex.join(["docker", "push", image])
 
 

@@ -38,7 +38,7 @@ def sha256(data: bytes) -> str:
 
 def test_files_are_sorted_with_mode_size_and_digest(folder):
     (folder / "trainer/task.py").chmod(0o700)
-    (folder / "trainer/model.py").chmod(0o666)
+    (folder / "trainer/model.py").chmod(0o664)
     context = read_context(folder, "requirements.txt")
     assert context.files == (
         ContextFile("trainer/model.py", 0o644, 6, sha256(b"model\n")),
@@ -47,6 +47,33 @@ def test_files_are_sorted_with_mode_size_and_digest(folder):
     assert (context.folder, context.size) == (folder, 14)
     assert context.report() is None
     assert sorted(paths(folder, "requirements.txt")) == [file.path for file in context.files]
+
+
+def test_folders_are_included_as_docker_does(folder):
+    """Also empty ones and those whose files are all ignored."""
+    for name in ("checkpoints", "data", "ignored/inner", "listed/inner/empty", ".git"):
+        (folder / name).mkdir(parents=True)
+    (folder / "data/large").touch()
+    (folder / "data").chmod(0o777)
+    (folder / "trainer").chmod(0o2700)
+    ignore = "data/*\nignored\nlisted\n!listed/inner\n**/.git\n"
+    context = read_context(folder, ignore)
+    assert {each.path: each.mode for each in context.folders} == {
+        "checkpoints": 0o755,
+        "data": 0o777,
+        "trainer": 0o755,
+        "listed/inner": 0o755,
+        "listed/inner/empty": 0o755,
+    }
+    (folder / "listed/inner/empty").rmdir()
+    assert read_context(folder, ignore).digest != context.digest
+
+
+def test_what_all_may_write_stays_so(folder):
+    (folder / "trainer/model.py").chmod(0o666)
+    (folder / "trainer/task.py").chmod(0o777)
+    modes = {file.path: file.mode for file in read_context(folder, "").files}
+    assert (modes["trainer/model.py"], modes["trainer/task.py"]) == (0o666, 0o777)
 
 
 def test_times_folder_and_write_permission_do_not_change_the_digest(folder, tmp_path):

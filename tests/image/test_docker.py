@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import socket
 from typing import TYPE_CHECKING
@@ -14,7 +15,8 @@ import requests
 from docker.errors import DockerException, NotFound
 
 from distlaunch.errors import ImageError
-from distlaunch.image.docker import Docker, NoDockerError, connect_docker
+from distlaunch.image.context import read_context
+from distlaunch.image.docker import Docker, NoDockerError, connect_docker, failure_reason
 from distlaunch.image.reference import Reference
 
 if TYPE_CHECKING:
@@ -166,3 +168,78 @@ def test_the_progress_of_a_push(docker):
     )
     pushing.push(HUB)
     assert pushing.lines == ["pushing: 1 of 4 MB", "pushing: 3 of 6 MB", ""]
+
+
+# Builds
+
+
+def test_the_build_gets_files_and_folders_with_their_modes(docker, tmp_path):
+    (tmp_path / "docker").write_text(
+        '#!/bin/sh\n[ "$2" = --help ] && exit\nfor folder; do :; done\n'
+        f"cd $folder && /usr/bin/find . -printf '%p %m %T@\\n' > {tmp_path}/listing\n"
+        f'echo "$@" > {tmp_path}/words\n'
+    )
+    project = tmp_path / "project"
+    for folder in ("logs", "trainer", "ignored/inner"):
+        (project / folder).mkdir(parents=True)
+    (project / "logs").chmod(0o777)
+    (project / "trainer/task.py").touch(0o600)
+    (project / "trainer/link").symlink_to("../logs")
+    files = read_context(project, "ignored\n!ignored/inner\n").entries
+    previous = os.umask(0o077)
+    docker().build("FROM x\n", project, files, HUB, build_args={"A": "1 2", "B": ""})
+    os.umask(previous)
+    listing = dict(line.split(" ", 1) for line in (tmp_path / "listing").read_text().splitlines())
+    del listing["./trainer/link"]
+    modes = {".": 755, "./ignored": 755, "./ignored/inner": 755, "./logs": 777, "./trainer": 755}
+    modes["./trainer/task.py"] = 644
+    assert listing == {path: f"{mode} 0.0000000000" for path, mode in modes.items()}
+    assert "--build-arg=A=1 2 --build-arg=B= " in (tmp_path / "words").read_text()
+
+
+PIP = "No matching distribution found for pywin32==306"
+OLD = "executor failed running [/bin/sh -c make]: exit code: 2"
+CLASSIC = "The command '/bin/sh -c make' returned a non-zero code: 2"
+BUILDKIT = f"""\
+#8 1.1 ERROR: of a step before
+#9 2.3 ERROR: {PIP}
+#9 ERROR: process "/bin/sh -c pip install x" did not complete successfully: exit code: 1
+------
+ > [3/4] RUN pip install x:
+2.3 ERROR: {PIP}
+------
+Dockerfile:3
+--------------------
+   3 | >>> RUN pip install x
+--------------------
+ERROR: failed to solve: process "/bin/sh -c pip install x" did not complete successfully
+"""
+BUILDKIT_20 = f"""\
+#8 2.3 ERROR: {PIP}
+#8 ERROR: {OLD}
+------
+ > [2/2] RUN make:
+#8 0.31 no rule to make
+------
+{OLD}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (BUILDKIT, PIP),
+        (BUILDKIT_20, f"no rule to make; {OLD}"),
+        (f"Step 2/2 : RUN pip\nCollecting x\nERROR: {PIP}\n{CLASSIC}\n", PIP),
+        (f"ERROR: {PIP}\nStep 2/2 : RUN make\nno rule\n{CLASSIC}\n", f"no rule; {CLASSIC}"),
+        ("dockerfile parse error line 2: unknown instruction: RUMN\n", "unknown instruction: RUMN"),
+        ("", "no output"),
+    ],
+)
+def test_a_failed_build_has_the_reason_of_the_step(docker, tmp_path, text, reason):
+    assert failure_reason(text.splitlines()).endswith(reason)
+    (tmp_path / "lines").write_text(text)
+    (tmp_path / "docker").write_text(f"#!/bin/sh\n/bin/cat {tmp_path}/lines\nexit 1\n")
+    with pytest.raises(ImageError) as caught:
+        docker().build("FROM x\n", tmp_path, [], HUB)
+    assert f"{reason}); its last lines are above" in str(caught.value)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import tarfile
+from pathlib import Path
 
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from distlaunch.errors import ImageError
+from distlaunch.image.context import read_context
 from distlaunch.image.ignore import IgnoreRules, pattern_for
 
 MATCHES = {
@@ -158,8 +160,14 @@ def test_docker_includes_the_same_files(engine, tmp_path, text):
     container = engine.docker("create", image).stdout.strip()
     engine.docker("export", "--output", str(tmp_path / "image.tar"), container)
     with tarfile.open(tmp_path / "image.tar") as tar:
-        inside = {member.name for member in tar if member.isfile()}
+        inside = {member.name: member.isdir() for member in tar}
     engine.docker("rm", container)
     engine.docker("rmi", image)
-    rules = IgnoreRules(text)
-    assert inside & set(TREE) == {name for name in TREE if not ignores(rules, name)}
+    context = read_context(tmp_path, f"{text}\nimage.tar\n")
+    files = {file.path for file in context.files}
+    assert inside.keys() & set(TREE) == files & set(TREE)
+    folders = {str(folder) for name in TREE for folder in Path(name).parents} - {"."}
+    parents = {str(folder) for name in files for folder in Path(name).parents} - {"."}
+    assert {name for name in folders if inside.get(name)} == parents | {
+        folder.path for folder in context.folders
+    }

@@ -7,6 +7,7 @@ import hashlib
 import os
 import tarfile
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,19 @@ def test_folders_above_the_root_are_left_as_they_are(tmp_path):
     context = context_of(tmp_path / "in", {"a": (b"", 0o644)})
     layer = code_layer(context, tmp_path / "layer", root="/opt/my/code/")
     assert list(entries(layer)) == ["opt/my/code", "opt/my/code/a"]
+
+
+def test_folders_have_their_modes_also_without_files(tmp_path):
+    context = context_of(tmp_path / "in", {"a/b": (b"", 0o644)})
+    folders = [ContextFile(*each, is_folder=True) for each in (("a", 0o755), ("logs", 0o777))]
+    context = replace(context, folders=tuple(folders))
+    added = entries(code_layer(context, tmp_path / "layer"))
+    assert {path: each[1] for path, each in added.items()} == {
+        "app": 0o755,
+        "app/a": 0o755,
+        "app/a/b": 0o644,
+        "app/logs": 0o777,
+    }
 
 
 def test_the_same_files_give_the_same_bytes_in_every_release(tmp_path):

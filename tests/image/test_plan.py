@@ -313,3 +313,53 @@ def test_a_base_is_pinned_with_its_platform_and_name():
     text = "FROM --platform=linux/amd64 python:3.12 as X\nRUN a\nFROM x\n"
     pinned = pin_bases(read_dockerfile(text), {"python:3.12": DIGEST})
     assert pinned.text == f"FROM --platform=linux/amd64 {DIGEST} AS x\nRUN a\nFROM x\n"
+
+
+# The target and the arguments of the user's own Dockerfile
+
+TARGETS = """\
+ARG FLAVOUR
+FROM {base} AS Train
+ARG FLAVOUR
+ENTRYPOINT ["train"]
+FROM {base} AS serve
+ENTRYPOINT ["serve"]
+"""
+
+
+def test_the_target_is_the_last_stage_and_arguments_are_part_of_the_tag(job, base, folder):
+    (folder / "Dockerfile").write_text(TARGETS.format(base=base))
+
+    def inputs(**settings):
+        image = images.job(job.image.repository, **settings)
+        return plan_image(image, folder, recipe, push=False).inputs
+
+    whole, target, same = inputs(), inputs(target="train"), inputs(target="TRAIN")
+    assert [stage.name for stage in target.dockerfile.stages] == ["train"]
+    assert (target.tag, whole.tag == target.tag) == (same.tag, False)
+    made = inputs(target="train", build_args={"FLAVOUR": "sweet"})
+    assert made.dockerfile.build_args == {"FLAVOUR": "sweet"}
+    assert made.tag not in (target.tag, inputs(target="train", build_args={"FLAVOUR": ""}).tag)
+    with pytest.raises(ImageError) as caught:
+        inputs(target="test")
+    message = "image.target: the Dockerfile has no stage 'test'; it has train, serve"
+    assert str(caught.value) == message
+
+
+def test_arguments_are_part_of_the_environments_tag(job, base, folder):
+    (folder / "templates").mkdir()
+    template = (resources.templates() / "Dockerfile.j2").read_text()
+    (folder / "templates/Dockerfile.j2").write_text(template.replace("WORKDIR", "ARG A\nWORKDIR"))
+    tags = set()
+    for settings in ({}, {"build_args": {"A": "1"}}, {"build_args": {"A": "2"}}):
+        image = images.job(job.image.repository, base, **settings)
+        tags.add(plan_image(image, folder, recipe, push=False).inputs.environment.tag)
+    assert len(tags) == 3
+
+
+def test_a_base_image_that_an_argument_names_is_pinned(job, base, folder):
+    (folder / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\n")
+    image = images.job(job.image.repository, build_args={"BASE": str(base)})
+    dockerfile = plan_image(image, folder, recipe).inputs.dockerfile
+    assert dockerfile.base is not None
+    assert dockerfile.base.startswith(f"{base.name}@sha256:")

@@ -156,6 +156,9 @@ def test_files_of_the_user_are_used_as_by_submit(folder, output):
     assert rendered.commands[1] == (
         f"docker build --platform=linux/amd64 --file Dockerfile --tag {REPOSITORY}:latest ."
     )
+    image = Image(REPOSITORY, target="train", build_args={"A": "1 2"})
+    rendered = render(replace(JOB, image=image), folder, folder / output, "vertex")
+    assert " --target train '--build-arg=A=1 2' --tag " in rendered.commands[1]
 
 
 def test_rendered_files_are_written_again_and_others_never(folder):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import warning
 from distlaunch.image.dockerfile import read_dockerfile
 from distlaunch.image.trainer_wheel import is_needed
-from distlaunch.job.model import DEFAULT_BASE
+from distlaunch.job.model import DEFAULT_BASE, Image
 from distlaunch.render import templates
 from distlaunch.resources import TRAINER
 
@@ -41,10 +41,11 @@ class OwnDockerfile:
 
     path: str
     text: str
+    image: Image = field(default_factory=Image)
 
     @cached_property
     def parsed(self) -> Dockerfile:
-        return read_dockerfile(self.text)
+        return read_dockerfile(self.text, self.image.build_args, self.image.target)
 
     @property
     def made_for_gpus(self) -> bool | None:
@@ -118,7 +119,7 @@ def describe_image(order: LaunchRequest) -> ImageRuntime:
     """Return what is known of the image that is built for a job."""
     job, folder = order.job, order.folder
     path = _own_file(folder, job.image.dockerfile, "Dockerfile")
-    own = OwnDockerfile(path, _text(folder, path)) if path else None
+    own = OwnDockerfile(path, _text(folder, path), job.image) if path else None
     base = own.parsed.base if own else job.image.base or DEFAULT_BASE
     python = _PYTHON.fullmatch(base or "")
     template = _text(folder, f"{templates.OWN_TEMPLATES}/Dockerfile.j2")
