@@ -19,6 +19,7 @@ from distlaunch.checks import (
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project import (
     bundled_trainer,
+    dockerfile,
     fit_calls,
     gpus,
     image_runtime,
@@ -263,6 +264,8 @@ def check_image(order: LaunchRequest, *, offline: bool = False) -> ImageCheck:
         problems += map(_refusal, refusal.lines)
         return ImageCheck(None, _files_of_recipe(order), tuple(problems))
     files = frozenset(file.path for file in plan.context.files) if plan.context else frozenset()
+    if plan.inputs:
+        problems += dockerfile.image_problems(job, plan.inputs)
     if large := plan.context.report() if plan.context else None:
         message, _, remedy = large.rpartition("; ")
         problems.append(warning("context-large", "image.include", message, remedy))

@@ -31,6 +31,7 @@ def command(settings: Settings, /, *, no_push: bool, overrides: tuple[str, ...])
       distlaunch build
       docker run --rm $(distlaunch build --no-push) --help
     """  # noqa: D301 - click wants the character that this is an escape for
+    from distlaunch.checks.project import dockerfile
     from distlaunch.image import execute_plan, plan_image
     from distlaunch.job.load import load_job
     from distlaunch.render.templates import recipe
@@ -42,6 +43,8 @@ def command(settings: Settings, /, *, no_push: bool, overrides: tuple[str, ...])
         console.log(note, "warning")
     plan = plan_image(loaded.job, Path.cwd(), recipe)
     console.log(f"{plan.reference}{' would be pushed' if no_push else ''}: {plan.reason}")
+    for problem in dockerfile.image_problems(loaded.job, plan.inputs) if plan.inputs else ():
+        console.log(problem.line, "warning")
     report = plan.context.report() if plan.context else None
     if report:
         console.log(report, "warning")

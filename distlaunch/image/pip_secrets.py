@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 VARIABLES = "pip.env"  # the secret with the variables of pip's process, for a shell
 FOLDER = "/run/secrets"
+DOCKERFILE_SECRETS = ("pip.conf", "netrc")  # that the user's own Dockerfile may mount
 
 _LISTS = ("index-url", "extra-index-url", "find-links")
 _WORDS = ("trusted-host", "proxy")
@@ -58,12 +59,12 @@ def pip_secrets(requirements: Iterable[str]) -> dict[str, str]:
 
 
 def dockerfile_secrets() -> dict[str, str]:
-    """Return the secrets that the user's own Dockerfile may mount: ``pip.conf`` and ``netrc``."""
+    """Return `DOCKERFILE_SECRETS`, as far as this machine has them."""
     settings = _pip_settings()
     lines = [f"{name} = {settings[name]}" for name in (*_LISTS, *_WORDS) if name in settings]
     config = "".join(f"{line}\n" for line in ("[global]", *lines) if lines)
-    secrets = {"pip.conf": config, "netrc": _read(_netrc())}
-    return {name: text for name, text in secrets.items() if text}
+    secrets = zip(DOCKERFILE_SECRETS, (config, _read(_netrc())), strict=True)
+    return {name: text for name, text in secrets if text}
 
 
 def _pip_settings() -> dict[str, str]:

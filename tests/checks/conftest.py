@@ -60,7 +60,7 @@ def base_registry() -> Iterator[FakeRegistry]:
             config = {
                 "os": "linux",
                 "architecture": architecture,
-                "config": {"Env": environment},
+                "config": {"Env": environment, "Entrypoint": ["python", "-m", "trainer.task"]},
                 "rootfs": {"type": "layers", "diff_ids": [f"sha256:{'0' * 64}"]},
             }
             registry.put_image(name, tag, config, b"layer")

@@ -5,6 +5,7 @@ import re
 
 import pytest
 import requests
+from fake_registry import FakeRegistry
 
 JOB = """\
 name: digits
@@ -68,3 +69,13 @@ def test_what_is_not_pushed_can_be_run(cli, project, engine):
     assert ran.stdout == "ran --epochs 5\n"
     listed = requests.get(f"http://{repository.replace('/', '/v2/')}/tags/list", timeout=10)
     assert listed.status_code == 404
+
+
+def test_problems_of_the_dockerfile_are_printed(cli, project, tmp_path):
+    with FakeRegistry(read_only=True) as registry:
+        project(f"{registry.host}/digits")
+        (tmp_path / "Dockerfile").write_text('FROM scratch\nCOPY src /app\nCMD ["python", "a"]\n')
+        done = cli("build", "--set", "args=[--epochs=3]", env=os.environ | WITHOUT_DOCKER)
+    assert done.returncode == 1
+    assert "warning: Dockerfile:2: there is no src in the project's folder; " in done.stderr
+    assert "warning: Dockerfile:3: args replace CMD 'python a', so that the " in done.stderr

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from distlaunch.checks.cloud.context import TIMEOUT, not_checked
 from distlaunch.checks.problem import error
+from distlaunch.checks.project.dockerfile import program_problems
 from distlaunch.errors import ImageError
+from distlaunch.image.entrypoint import read_config
 from distlaunch.image.reference import Reference
 from distlaunch.job import reduction_server, vertex
 
@@ -21,14 +23,14 @@ if TYPE_CHECKING:
 def named_images(context: CloudContext) -> list[Reference]:
     """Return the images that the job's pools name, but for that of Google's Reduction Server."""
     pools = [pool for pool in context.request.pools if pool.role != reduction_server.KEY]
-    uris = dict.fromkeys(pool.image for pool in pools if pool.image)
+    uris = dict.fromkeys(pool.image for pool in pools)
     return [image for uri in uris if (image := _parse(uri))]
 
 
 def pushed_image(job: Job) -> Reference | None:
     """Return the image that is built for a job, without a tag; None if none is."""
     repository = job.image.repository if vertex.needs_image(job) else None
-    return _parse(repository) if repository else None
+    return _parse(repository)
 
 
 def image_problems(context: CloudContext, image: Reference) -> Iterator[Problem]:
@@ -40,7 +42,9 @@ def image_problems(context: CloudContext, image: Reference) -> Iterator[Problem]
     connect, read = TIMEOUT
     try:
         with Registry(image, policy=RetryPolicy(connect, read, retries=1)) as registry:
-            registry.image()
+            contents = read_config(registry.image().config)
+        for uri in {pool.image for pool in context.request.pools if _parse(pool.image) == image}:
+            yield from program_problems(context.launch.job, contents, str(image), uri)
     except WrongPlatform as problem:
         if _runs_on_amd64(context, image):
             yield _image_error("image-architecture", image, problem)
@@ -56,14 +60,14 @@ def _runs_on_amd64(context: CloudContext, image: Reference) -> bool:
     kinds = [
         context.catalogue.machines.get(pool.machine)
         for pool in context.request.pools
-        if pool.image and _parse(pool.image) == image
+        if _parse(pool.image) == image
     ]
     return any(kind is None or kind.architecture == "amd64" for kind in kinds)
 
 
-def _parse(text: str) -> Reference | None:
+def _parse(text: str | None) -> Reference | None:
     try:
-        return Reference.parse(text)
+        return Reference.parse(text) if text else None
     except ImageError:
         return None  # another check reports it
 

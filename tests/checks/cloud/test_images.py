@@ -11,6 +11,8 @@ from distlaunch.job.model import Cluster, Image, Machine, Pool, Program, Reducti
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 STATUS = {"broken": 500, "secret": 403}
+PROGRAM = ["python", "-m", "trainer.task"]
+ENTRYPOINT, CMD = {"config": {"Entrypoint": PROGRAM}}, {"config": {"Cmd": PROGRAM}}
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +26,8 @@ def registry():
     with FakeRegistry(rule) as registry:
         for name in ("amd64", "arm64"):
             config = {"os": "linux", "architecture": name, "rootfs": {"diff_ids": ["sha256:0"]}}
-            registry.put_image("digits", name, config, b"layer")
+            registry.put_image("digits", name, config | ENTRYPOINT, b"layer")
+        registry.put_image("digits", "cmd", config | {"architecture": "amd64"} | CMD, b"layer")
         entries = [
             {"digest": f"sha256:{'0' * 64}", "platform": {"os": "linux", "architecture": name}}
             for name in ("arm64", "s390x")
@@ -59,3 +62,13 @@ def test_all_images_of_pools_are_checked_but_googles_reduction_server(registry, 
     assert (problem.code, problem.where) == ("image-architecture", program.image)
     image = Image(uri=f"{registry}:amd64")
     assert check({"image": image, "reduction_server": ReductionServer(2)}) == []
+
+
+def test_args_of_the_job_replace_the_cmd_of_its_image(registry, check):
+    uri = f"{registry}:cmd"
+    assert check({"image": Image(uri=uri)}) == []
+    [problem] = check({"image": Image(uri=uri), "args": ("--epochs=3",)})
+    assert (problem.code, problem.where) == ("args-not-passed", uri)
+    assert 'ENTRYPOINT ["python", "-m", "trainer.task"]' in problem.remedy
+    pool = Pool(Machine("n1-standard-8"), program=Program(uri, ("python", "-m"), ("x", "--y")))
+    assert check({"cluster": Cluster(pool)}) == []
