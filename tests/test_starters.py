@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
+import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from distlaunch.image.requirements import read_requirements
 from distlaunch.job.load import load_job_file
@@ -74,6 +80,66 @@ def test_a_job_file_has_the_facts_of_its_starter(tmp_path, monkeypatch):
     )
     plan(tmp_path, "digits").write(tmp_path, overwrite=True)
     assert load_job_file(tmp_path / "distlaunch.yaml").cluster.describe() == "1 task: chief"
+
+
+def installed_by(requirements: list[Requirement]) -> set[str]:
+    """Return the names of the distributions that pip installs, from the metadata of those here."""
+    names: set[str] = set()
+    extras: set[tuple[str, str]] = set()
+    waiting = [(each, "") for each in requirements]
+    while waiting:
+        requirement, extra = waiting.pop()
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        name = canonicalize_name(requirement.name)
+        names.add(name)
+        for wanted in {(name, each) for each in ("", *requirement.extras)} - extras:
+            extras.add(wanted)
+            try:
+                more = importlib.metadata.requires(name) or ()
+            except importlib.metadata.PackageNotFoundError:
+                more = ()  # another build of TensorFlow, or not needed by the tests
+            waiting += [(Requirement(each), wanted[1]) for each in more]
+    return names
+
+
+def modules_of(source: Path) -> set[str]:
+    """Return the top-level modules that a file imports at once, or lazily by a with block."""
+    nodes = ast.parse(source.read_text(encoding="utf-8")).body
+    blocks = [child for node in nodes if isinstance(node, ast.With) for child in node.body]
+    modules = set()
+    for node in (*nodes, *blocks):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            modules.add(node.module)
+    return {module.partition(".")[0] for module in modules}
+
+
+TFDS = [name for name, facts in starters().items() if "datasets" in str(facts.get("requirements"))]
+
+
+@pytest.mark.parametrize("name", TFDS)
+def test_a_starter_installs_what_tfds_imports_for_a_download(name, tmp_path):
+    plan(tmp_path, name).write(tmp_path)
+    listed = read_requirements(tmp_path, "requirements.txt", gpu=None).lines()
+    names = installed_by([line.requirement for line in listed if line.requirement])
+    core = Path(find_spec("tensorflow_datasets").submodule_search_locations[0], "core")
+    sources = [core / "dataset_builder.py", core / "dataset_info.py", *core.glob("download/*.py")]
+    imported = {
+        module
+        for source in sources
+        if not source.stem.endswith("_test")
+        for module in modules_of(source)
+    }
+    assert {"importlib_resources", "absl", "promise"} <= imported
+    distributions = importlib.metadata.packages_distributions()
+    missing = {
+        module
+        for module in imported - sys.stdlib_module_names - {"tensorflow_datasets"}
+        if names.isdisjoint(map(canonicalize_name, distributions.get(module, [module])))
+    }
+    assert not missing
 
 
 @pytest.mark.parametrize("document", ["README.md", "docs/starters.md"])
