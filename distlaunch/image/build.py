@@ -130,9 +130,11 @@ class _Build:
         """Build a rendered Dockerfile, or its environment alone, with pip's settings as secrets."""
         from distlaunch.image.pip_secrets import pip_secrets
 
-        text, folder = dockerfile.text, self.inputs.folder
+        folder = self.inputs.folder
         copied = [(folder / file.path).read_bytes() for file in environment.project_files]
-        secrets = pip_secrets([text, *(data.decode(errors="replace") for data in copied)])
+        secrets = pip_secrets(
+            [dockerfile.text, *(data.decode(errors="replace") for data in copied)]
+        )
         if secrets and not docker.has_buildkit:
             raise ImageError(
                 "pip's settings on this machine (package index, certificate or login) are passed "
@@ -140,19 +142,16 @@ class _Build:
                 "docker-buildx, or remove the settings"
             )
         if secrets:
-            text = with_secrets(dockerfile, secrets)
-        docker.pull(dockerfile.bases)
-        docker.build(text, folder, files, target, secrets, build_args=dockerfile.build_args)
+            dockerfile = with_secrets(dockerfile, secrets)
+        docker.build(dockerfile, folder, files, target, secrets)
 
     def _build_dockerfile(self, docker: Docker) -> None:
         from distlaunch.image.pip_secrets import dockerfile_secrets
 
         dockerfile = self.inputs.dockerfile
         self.show(Notice(f"building the image {self.target}"))
-        docker.pull(dockerfile.bases)
         secrets = dockerfile_secrets() if "type=secret" in dockerfile.text else {}
-        text, folder, files = dockerfile.text, self.inputs.folder, self.inputs.files
-        docker.build(text, folder, files, self.target, secrets, build_args=dockerfile.build_args)
+        docker.build(dockerfile, self.inputs.folder, self.inputs.files, self.target, secrets)
 
     def _push_wheels(
         self, environment: Environment, reference: Reference, no_docker: ImageError

@@ -179,10 +179,7 @@ class _FileReader:
 
 
 def _mode(status: os.stat_result) -> int:
-    """Return a mode that does not depend on the umask, but on who may execute and write.
-
-    0o755 for a folder and what its owner may execute, else 0o644; also writable for all if it is.
-    """
+    """Return 0o755 for folders and executable files, else 0o644; what all may write stays so."""
     mode = 0o755 if status.st_mode & stat.S_IXUSR or stat.S_ISDIR(status.st_mode) else 0o644
     return mode | 0o022 if status.st_mode & stat.S_IWOTH else mode
 

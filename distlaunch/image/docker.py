@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from distlaunch.image.context import ContextFile
+    from distlaunch.image.dockerfile import Dockerfile
     from distlaunch.image.registry.credentials import Credentials
     from distlaunch.ui.events import Event
 
@@ -42,9 +43,8 @@ _LAST_LINES = 40  # of a build that failed; BuildKit repeats those of the step
 _LONGEST = 300  # characters of a message
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _STEP = re.compile(r"(?:#\d+ \[(?:[^\]]+ )?|Step )(\d+/\d+)(?:\]| :) (.*)")
-# Of pip, in BuildKit's output behind the number and the time of a step; BuildKit has its own.
-_PIP_ERROR = re.compile(r"(?:(?:#\d+ )?\d+\.\d+ )?ERROR: (?!failed to|process |executor )(.+)")
-_OUTPUT = re.compile(r"(?:#\d+ )?\d+\.\d+ (.+)")
+_FAILED_STEP = re.compile(r"#\d+ (?=ERROR: )")  # of BuildKit, whose output has a time on each line
+_OUTPUT = re.compile(r"#\d+ \d+\.\d+ (.*)")
 _DENIED = ("denied", "unauthorized", "authentication required", "no basic auth", "forbidden")
 # What fixes a failed push or pull, by parts of Docker's message; the first one counts.
 _REMEDIES = {
@@ -158,27 +158,28 @@ class Docker:
 
     def build(
         self,
-        dockerfile: str,
+        dockerfile: Dockerfile,
         folder: Path,
         files: Iterable[ContextFile],
         tag: Reference,
         secrets: Mapping[str, str] = MappingProxyType({}),
-        *,
-        build_args: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Build an image of files of a folder; it gets the tag only if the build succeeds.
 
         The secrets, texts by their ids, need BuildKit.
         """
+        self.pull(dockerfile.bases)
         with tempfile.TemporaryDirectory(prefix="distlaunch-") as name:
             scratch = Path(name)
-            (scratch / "Dockerfile").write_text(dockerfile, encoding="utf-8")
+            (scratch / "Dockerfile").write_text(dockerfile.text, encoding="utf-8")
             # The files are already selected: no other ignore file applies.
             (scratch / "Dockerfile.dockerignore").touch()
             _copy_files(folder, files, scratch / "context")
             command = [self._command, "build", f"--platform={PLATFORM}", f"--tag={tag}"]
             command += [f"--file={scratch}/Dockerfile"]
-            command += [f"--build-arg={name}={value}" for name, value in build_args.items()]
+            command += [
+                f"--build-arg={name}={value}" for name, value in dockerfile.build_args.items()
+            ]
             for key, secret in secrets.items():
                 file = scratch / f"secret-{key}"
                 file.touch(mode=0o600)
@@ -273,14 +274,17 @@ def run_command(command: Sequence[str], show: Callable[[str], None], **options: 
 
 
 def failure_reason(lines: Sequence[str]) -> str:
-    """Return the last error of pip in the output of pip or a build, else its last lines."""
-    summary = [index for index, line in enumerate(lines) if line == "------"][:1]
-    steps = [index for index, line in enumerate(lines) if line.startswith("Step ")][-1:]
-    step = lines[sum(summary or steps) :]
-    if errors := [match[1] for line in step if (match := _PIP_ERROR.fullmatch(line))]:
-        return errors[-1]
-    output = [match[1] for line in step if (match := _OUTPUT.fullmatch(line))][-1:]
-    return "; ".join(output + list(step[-1:] if output else step[-2:])) or "no output"
+    """Return pip's last error in the output of pip or of a build's failed step, else its end."""
+    failed = [match[0] for line in lines if (match := _FAILED_STEP.match(line))]
+    steps = [index for index, line in enumerate(lines) if line.startswith("Step ")]
+    output = list(lines[max(steps, default=0) :])
+    end = output[-2:] if output and output[-1].startswith("The command ") else output[-1:]
+    if failed:
+        step = [line for line in lines if line.startswith(failed[0])]
+        output = [match[1] for line in step if (match := _OUTPUT.fullmatch(line))]
+        end = [*output[-1:], lines[-1]]
+    errors = [line.removeprefix("ERROR: ") for line in output if line.startswith("ERROR: ")]
+    return errors[-1] if errors else "; ".join(end) or "no output"
 
 
 def _transfer_error(
@@ -332,26 +336,21 @@ def _has_buildkit(command: str) -> bool:
 def _copy_files(folder: Path, files: Iterable[ContextFile], target: Path) -> None:
     """Copy a build's files and folders, without the times at which they were changed."""
     target.mkdir()
-    folders = {target: 0o755}
+    modes = {target: 0o755}
     for file in files:
         path = target / file.path
         for above in path.parents[: file.path.count("/")]:
-            folders.setdefault(above, 0o755)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if file.is_folder:
-            path.mkdir(exist_ok=True)
-            folders[path] = file.mode
-            continue
+            modes.setdefault(above, 0o755)
+        (path if file.is_folder else path.parent).mkdir(parents=True, exist_ok=True)
         if file.target is not None:
             path.symlink_to(file.target)
             continue
-        if file.content is None:
-            shutil.copyfile(folder / file.path, path)
-        else:
+        if file.content is not None:
             path.write_bytes(file.content)
-        path.chmod(file.mode)
-        os.utime(path, (0, 0))
-    for path, mode in folders.items():
+        elif not file.is_folder:
+            shutil.copyfile(folder / file.path, path)
+        modes[path] = file.mode
+    for path, mode in modes.items():
         path.chmod(mode)
         os.utime(path, (0, 0))
 

@@ -34,11 +34,7 @@ _USE = re.compile(
 )
 _WITH_SOURCES = ("COPY", "ADD")
 # ARGs that BuildKit sets by itself, for images for linux/amd64.
-_PLATFORM = {
-    f"{machine}{key}": value
-    for machine in ("BUILD", "TARGET")
-    for key, value in {"PLATFORM": "linux/amd64", "OS": "linux", "ARCH": "amd64"}.items()
-}
+_PLATFORM = {"TARGETPLATFORM": "linux/amd64", "TARGETOS": "linux", "TARGETARCH": "amd64"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +166,8 @@ def read_dockerfile(
     """Parse a Dockerfile up to a target, if it has one; Docker refuses a file without stages."""
     directives = _directives(text)
     head = "".join(f"# {name}={value}\n" for name, value in directives.items())
+    if build_args:  # a comment, so that they are a part of the text
+        head += f"# image.build_args: {json.dumps(dict(build_args), sort_keys=True)}\n"
     arguments = dict(_PLATFORM)
     variables = dict(_PLATFORM)
     stages: list[Stage] = []

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 _PLAIN = re.compile(r"(?:(?:docker|mirror\.gcr)\.io/)?(?:library/)?(python|debian|ubuntu)([:@].*)?")
 # A command of RUN that makes no program; pip installs modules.
 _INERT = re.compile(r"(python\S* -m )?(pip[\d.]*|apt-get|apt|rm|mkdir|chmod|chown|set)\s[^>`]*")
-_NO_COPY = re.compile(
-    r"<<|git@|.*://|.*\.(?:tar\b|t[bgx]z)"
-)  # sources that are no files in an image
+_UNPACKED = re.compile(r"<<|git@|.*://|.*\.(?:tar\b|t[bgx]z)")  # sources that become other files
 _FLAGS = re.compile(r"(?:--(?:chmod|chown|link)\S*\s+)*")  # that keep the names of what is copied
 _SHELL_COMMAND = re.compile(r"(?:\S*/)?(?:ba|da|z)?sh -[a-z]*c")
 
@@ -109,7 +107,7 @@ def _copy(
     """Add what COPY or ADD copies."""
     *sources, target = (expand(word, variables) or "<<" for word in instruction.words or ("<<",))
     path = contents.path(target)
-    is_known = target != "<<" and not any(map(_NO_COPY.match, sources))
+    is_known = target != "<<" and not any(map(_UNPACKED.match, sources))
     if path is None or not is_known or not _FLAGS.fullmatch(instruction.flags):
         contents.has_others = True
         return

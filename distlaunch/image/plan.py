@@ -67,10 +67,7 @@ class Environment:
             for stage in self.dockerfile.stages
         ]
         files = [(each.path, each.mode, each.digest, each.target) for each in self.files]
-        inputs: list[object] = [_VERSION, self.dockerfile.head, stages, files]
-        if self.dockerfile.build_args:
-            inputs.append(dict(self.dockerfile.build_args))
-        return f"env-{_hashed(inputs)}"
+        return f"env-{_hashed([_VERSION, self.dockerfile.head, stages, files])}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +95,6 @@ class BuildInputs:
             instructions = [self.environment.tag, asdict(self.environment.code)]
         elif self.wheel:
             instructions = [self.dockerfile.text, self.wheel.digest]
-        if self.dockerfile.build_args:
-            instructions = [instructions, dict(self.dockerfile.build_args)]
         return _hashed([instructions, self.context.digest])
 
 
@@ -197,14 +192,14 @@ def pin_bases(dockerfile: Dockerfile, digests: Mapping[str, str]) -> Dockerfile:
     return replace(dockerfile, stages=stages)
 
 
-def with_secrets(dockerfile: Dockerfile, names: Iterable[str]) -> str:
-    """Return a Dockerfile's text with BuildKit secrets mounted into its pip steps."""
+def with_secrets(dockerfile: Dockerfile, names: Iterable[str]) -> Dockerfile:
+    """Return a Dockerfile with BuildKit secrets mounted into its pip steps."""
     mounts = " ".join(f"--mount=type=secret,id={name},mode=0444" for name in names)
     stages = [
         replace(stage, instructions=tuple(_with_mounts(i, mounts) for i in stage.instructions))
         for stage in dockerfile.stages
     ]
-    return replace(dockerfile, stages=tuple(stages)).text
+    return replace(dockerfile, stages=tuple(stages))
 
 
 def _pin_base(stage: Stage, digests: Mapping[str, str]) -> Stage:

@@ -17,6 +17,7 @@ from docker.errors import DockerException, NotFound
 from distlaunch.errors import ImageError
 from distlaunch.image.context import read_context
 from distlaunch.image.docker import Docker, NoDockerError, connect_docker, failure_reason
+from distlaunch.image.dockerfile import read_dockerfile
 from distlaunch.image.reference import Reference
 
 if TYPE_CHECKING:
@@ -187,7 +188,8 @@ def test_the_build_gets_files_and_folders_with_their_modes(docker, tmp_path):
     (project / "trainer/link").symlink_to("../logs")
     files = read_context(project, "ignored\n!ignored/inner\n").entries
     previous = os.umask(0o077)
-    docker().build("FROM x\n", project, files, HUB, build_args={"A": "1 2", "B": ""})
+    dockerfile = read_dockerfile("FROM scratch\n", {"A": "1 2", "B": ""})
+    docker().build(dockerfile, project, files, HUB)
     os.umask(previous)
     listing = dict(line.split(" ", 1) for line in (tmp_path / "listing").read_text().splitlines())
     del listing["./trainer/link"]
@@ -202,6 +204,7 @@ OLD = "executor failed running [/bin/sh -c make]: exit code: 2"
 CLASSIC = "The command '/bin/sh -c make' returned a non-zero code: 2"
 BUILDKIT = f"""\
 #8 1.1 ERROR: of a step before
+#9 [3/4] RUN pip install x
 #9 2.3 ERROR: {PIP}
 #9 ERROR: process "/bin/sh -c pip install x" did not complete successfully: exit code: 1
 ------
@@ -216,13 +219,15 @@ ERROR: failed to solve: process "/bin/sh -c pip install x" did not complete succ
 """
 BUILDKIT_20 = f"""\
 #8 2.3 ERROR: {PIP}
-#8 ERROR: {OLD}
+#9 0.31 no rule to make
+#9 ERROR: {OLD}
 ------
  > [2/2] RUN make:
-#8 0.31 no rule to make
 ------
 {OLD}
 """
+MISSING = 'failed to compute cache key: "/nothing" not found: not found'
+BUILDKIT_COPY = f"#8 [2/2] COPY nothing /x\n#8 ERROR: {MISSING[29:]}\n------\n{MISSING}\n"
 
 
 @pytest.mark.parametrize(
@@ -232,14 +237,15 @@ BUILDKIT_20 = f"""\
         (BUILDKIT_20, f"no rule to make; {OLD}"),
         (f"Step 2/2 : RUN pip\nCollecting x\nERROR: {PIP}\n{CLASSIC}\n", PIP),
         (f"ERROR: {PIP}\nStep 2/2 : RUN make\nno rule\n{CLASSIC}\n", f"no rule; {CLASSIC}"),
-        ("dockerfile parse error line 2: unknown instruction: RUMN\n", "unknown instruction: RUMN"),
+        (BUILDKIT_COPY, f"({MISSING}"),
+        ("Sending build context\nparse error: RUMN\n", "(parse error: RUMN"),
         ("", "no output"),
     ],
 )
 def test_a_failed_build_has_the_reason_of_the_step(docker, tmp_path, text, reason):
-    assert failure_reason(text.splitlines()).endswith(reason)
+    assert f"({failure_reason(text.splitlines())}".endswith(reason)
     (tmp_path / "lines").write_text(text)
     (tmp_path / "docker").write_text(f"#!/bin/sh\n/bin/cat {tmp_path}/lines\nexit 1\n")
     with pytest.raises(ImageError) as caught:
-        docker().build("FROM x\n", tmp_path, [], HUB)
+        docker().build(read_dockerfile("FROM scratch\n"), tmp_path, [], HUB)
     assert f"{reason}); its last lines are above" in str(caught.value)

@@ -163,7 +163,8 @@ def test_docker_includes_the_same_files(engine, tmp_path, text):
         inside = {member.name: member.isdir() for member in tar}
     engine.docker("rm", container)
     engine.docker("rmi", image)
-    context = read_context(tmp_path, f"{text}\nimage.tar\n")
+    allowed = "".join(f"# distlaunch: allow-secret {name}\n" for name in TREE if ".env" in name)
+    context = read_context(tmp_path, f"{text}\nimage.tar\n{allowed}")
     files = {file.path for file in context.files}
     assert inside.keys() & set(TREE) == files & set(TREE)
     folders = {str(folder) for name in TREE for folder in Path(name).parents} - {"."}

@@ -297,7 +297,7 @@ def test_secrets_are_mounted_into_pip_steps_alone():
     text = DOCKERFILE.replace("WORKDIR", f"RUN {LINK_COMMAND}\nWORKDIR")
     text = text.replace("ENV A=1", 'RUN --network=host ["pip", "install", "a b"]\nRUN echo pip')
     environment = environment_of(read_dockerfile(text), files())
-    mounted = with_secrets(environment.dockerfile, ["pip.env", "netrc"])
+    mounted = with_secrets(environment.dockerfile, ["pip.env", "netrc"]).text
     mounts = " ".join(f"--mount=type=secret,id={name},mode=0444" for name in ("pip.env", "netrc"))
     variables = "set -a; . /run/secrets/pip.env; set +a;"
     before, after = environment.dockerfile.text.splitlines(), mounted.splitlines()

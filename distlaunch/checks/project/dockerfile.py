@@ -75,9 +75,7 @@ def _unset_problems(dockerfile: Dockerfile, where: str, word: str) -> Iterator[P
     declared = re.findall(r"^\s*ARG\s+(\w+)\s*$", dockerfile.text, re.MULTILINE | re.IGNORECASE)
     for name in sorted(variable_names(word) & {*declared} - dockerfile.variables.keys()):
         what = f"ARG {name} has no value, which {word} needs"
-        remedy = (
-            f"write image.build_args: {{{name}: VALUE}} in distlaunch.yaml, or ARG {name}=VALUE"
-        )
+        remedy = f"write image.build_args: {{{name}: VALUE}} in distlaunch.yaml, or a default"
         yield error("build-arg-missing", where, what, remedy)
 
 
@@ -173,7 +171,8 @@ def _file_problems(
     if not files or files[0].target or not (started["program"] or paths[0].endswith(".sh")):
         return
     path, commands = files[0].path, contents.commands
-    has_crlf = b"\r\n" in (inputs.folder / path).read_bytes()
+    with (inputs.folder / path).open("rb") as opened:
+        has_crlf = opened.readline(1_000).endswith(b"\r\n")
     if has_crlf and not re.search(r"dos2unix|\bsed\b|\btr\b", commands):
         remedy = f"run 'dos2unix {path}', and write '{path} text eol=lf' in .gitattributes"
         what = "its lines end with CR LF, so that Linux cannot run it"
