@@ -47,6 +47,25 @@ class ImageContents:
         known = path.startswith("/") or self.workdir
         return posixpath.normpath(posixpath.join(self.workdir or "/", path)) if known else None
 
+    def copy(
+        self, step: Instruction, variables: Mapping[str, str], files: Sequence[ContextFile]
+    ) -> None:
+        """Add what COPY or ADD copies."""
+        *sources, target = (expand(word, variables) or "<<" for word in step.words or ("<<",))
+        path = self.path(target)
+        is_known = target != "<<" and not any(map(_UNPACKED.match, sources))
+        if path is None or not is_known or not _FLAGS.fullmatch(step.flags):
+            self.has_others = True
+            return
+        for source in sources:
+            for file in files:
+                rest = below(source, file.path)
+                if rest is not None and not file.is_folder:
+                    self.has_others |= file.target is not None  # a folder may be behind a symlink
+                    copied = file._replace(mode=0o755) if "--chmod" in step.flags else file
+                    for name in [rest] if rest else ["", posixpath.basename(file.path)]:
+                        self.files[posixpath.join(path, name).rstrip("/")] = copied
+
 
 def read_config(config: Mapping[str, Any]) -> ImageContents:
     """Return what is known of an image in a registry."""
@@ -61,18 +80,15 @@ def read_contents(dockerfile: Dockerfile, files: Sequence[ContextFile]) -> Image
         cmd = "python3" if plain[1] == "python" else "bash"
         contents = ImageContents((), (cmd,), "/", has_others=False)
     for stage in dockerfile.lineage:
-        shell: tuple[str, ...] = ("/bin/sh", "-c")
         cmd_of_base = contents.cmd
         for each in stage.instructions:
-            words = (*shell, each.rest) if each.array is None else each.array
+            words = ("/bin/sh", "-c", each.rest) if each.array is None else each.array
             if each.word == "ENTRYPOINT":
                 contents.entrypoint, contents.line = words, each.line
                 contents.cmd = () if contents.cmd is cmd_of_base else contents.cmd
             elif each.word == "CMD":
                 contents.cmd = words
                 contents.line = contents.line if contents.entrypoint else each.line
-            elif each.word == "SHELL":
-                shell = words
             elif each.word == "WORKDIR":
                 folder = expand(each.rest.strip("\"'"), dockerfile.variables)
                 contents.workdir = folder and contents.path(folder)
@@ -81,7 +97,7 @@ def read_contents(dockerfile: Dockerfile, files: Sequence[ContextFile]) -> Image
                 parts = re.split(r"&&|\|\||[;|]", " ".join(each.array or (each.arguments,)))
                 contents.has_others |= not all(_INERT.fullmatch(f"{p.strip()} ") for p in parts)
             elif each.word in ("COPY", "ADD"):
-                _copy(contents, each, dockerfile.variables, files)
+                contents.copy(each, dockerfile.variables, files)
     return contents
 
 
@@ -96,25 +112,3 @@ def drops_args(argv: Sequence[str], count: int) -> bool:
     used = re.findall(r"\$\{?([@*#0-9])", script or "")
     is_name_lost = first == 3 and "0" not in used  # the first word after a script is its name
     return script is not None and count > 0 and first > 2 and (not used or is_name_lost)
-
-
-def _copy(
-    contents: ImageContents,
-    instruction: Instruction,
-    variables: Mapping[str, str],
-    files: Sequence[ContextFile],
-) -> None:
-    """Add what COPY or ADD copies."""
-    *sources, target = (expand(word, variables) or "<<" for word in instruction.words or ("<<",))
-    path = contents.path(target)
-    is_known = target != "<<" and not any(map(_UNPACKED.match, sources))
-    if path is None or not is_known or not _FLAGS.fullmatch(instruction.flags):
-        contents.has_others = True
-        return
-    for source in sources:
-        for file in files:
-            rest = below(source, file.path)
-            if rest is not None and not file.is_folder:
-                copied = file._replace(mode=0o755) if "--chmod" in instruction.flags else file
-                for name in [rest] if rest else ["", posixpath.basename(file.path)]:
-                    contents.files[posixpath.join(path, name).rstrip("/")] = copied

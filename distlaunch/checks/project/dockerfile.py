@@ -47,8 +47,7 @@ def image_problems(job: Job, inputs: BuildInputs) -> Iterator[Problem]:
         is_built = stage is dockerfile.stages[-1] or {stage.name or str(index), str(index)} & used
         if stage.name and not is_built and not job.image.target:
             what = f"the image is the last stage, which does not use the stage {stage.name}"
-            kept = dockerfile.stages[-1].name
-            remedy = f"set image.target: {stage.name}" + (f" or {kept}" if kept else "")
+            remedy = f"set image.target: {stage.name}, or the last one's name"
             yield warning("stage-unused", where, what, remedy)
         yield from _unset_problems(dockerfile, where, stage.base)
         for each in stage.instructions:
@@ -99,8 +98,8 @@ def _flag_problems(
     dockerfile: Dockerfile, index: int, instruction: Instruction, where: str
 ) -> Iterator[Problem]:
     """Yield the stages, secrets and keys of an instruction's flags that a build does not have."""
-    stages = [each for stage in dockerfile.stages if (each := stage.name)]
-    known = {stage.name for stage in dockerfile.stages[:index]} | {*map(str, range(index))}
+    stages = [stage.name or str(number) for number, stage in enumerate(dockerfile.stages)]
+    known = {*stages[:index], *map(str, range(index))}
     for name in {each.lower() for each in instruction.stage_names} - known:
         hint = did_you_mean(name, stages).removeprefix("; ")
         if hint or name in stages or name.isdecimal():

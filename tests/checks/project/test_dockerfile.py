@@ -86,7 +86,6 @@ def test_args_that_do_not_reach_the_program(problems, dockerfile, line, override
         f'{HEAD}ENTRYPOINT ["python", "-m", "trainer.task", "train"]\nCMD ["/data/in"]\n',
         f'{HEAD}ENTRYPOINT ["sh", "-c", "exec python -m trainer.task \\"$@\\"", "sh"]\n',
         f"{HEAD}ENTRYPOINT python -m trainer.task $0 $@\n",
-        f"{HEAD}SHELL ['x']\n{MODULE}",
         "FROM made/elsewhere:1\nCOPY . .\n",
         f"FROM python:3.12 AS code\nWORKDIR /app\nCOPY . .\n{MODULE}FROM code\nUSER 1\n",
     ],
@@ -164,6 +163,11 @@ def test_a_program_that_is_in_the_image_or_may_be(problems, dockerfile):
     assert problems(dockerfile) == []
 
 
+def test_a_program_behind_a_symlink(problems, tmp_path):
+    (tmp_path / "code").symlink_to("src")
+    assert problems(f'{HEAD}ENTRYPOINT ["python", "code/run.py"]\n') == []
+
+
 SCRIPT = f'{HEAD}ENTRYPOINT ["/app/start.sh"]\n'
 
 
@@ -225,7 +229,10 @@ def test_stages_that_no_instruction_uses_and_stages_that_are_missing(problems):
     targets = f'{base}FROM base AS train\n{MODULE}FROM base AS serve\nENTRYPOINT ["/bin/serve"]\n'
     [problem] = problems(targets, ARGS)
     assert (problem.code, problem.severity) == ("stage-unused", "warning")
-    assert (problem.where, problem.remedy) == ("Dockerfile:4", "set image.target: train or serve")
+    assert (problem.where, problem.remedy) == (
+        "Dockerfile:4",
+        "set image.target: train, or the last one's name",
+    )
     assert problems(targets, ARGS, "image.target=TRAIN") == []
     used = f"{base}FROM scratch AS tools\nFROM base\nRUN --mount=from=tools,target=/t x\n{MODULE}"
     assert problems(used) == []
