@@ -11,7 +11,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "distlaunch"
 
 SHARED = {
-    *("", "background", "errors", "exit_codes", "files", "paths", "resources"),
+    *("", "background", "errors", "exit_codes", "failure_reasons", "files", "paths", "resources"),
     *("metric_file", "notify", "python_command", "retry", "source_version", "text"),
     "timestamps",
 }

@@ -15,25 +15,23 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from distlaunch.errors import GoogleError, RetryableError, causes_of
+from distlaunch.failure_reasons import (
+    CURRENT_ACCOUNT,
+    find_remedy,
+    grant,
+    more_quota,
+    permission_in,
+)
+from distlaunch.google.auth import login_remedy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LOGIN = "gcloud auth application-default login"
-CURRENT_ACCOUNT = "user:$(gcloud config get account)"
-"""The caller, as a shell expands it, where the credentials do not name one."""
-DISABLED, NOT_PAID, NOT_CHARGED = "SERVICE_DISABLED", "BILLING_DISABLED", "USER_PROJECT_DENIED"
-NO_PROJECT = "CONSUMER_INVALID"
-RATE = "RATE_LIMIT_EXCEEDED"
-QUOTA = "RESOURCE_EXHAUSTED"
+RATE, QUOTA = "RATE_LIMIT_EXCEEDED", "RESOURCE_EXHAUSTED"
 
 _RETRYABLE = {408, 500, 502, 503, 504}
 _CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
-_API_NOT_ENABLED = "has not been used in project"
 _MAX_QUOTED = 600  # characters of Google's own message
-_PERMISSION = re.compile(r"'?\b([a-z]+\.[A-Za-z]+\.[A-Za-z]+)\b'?")
-# Of Vertex AI, with status 400: the service account of a job.
-_ACT_AS = re.compile(r"permission to act as service.account:? (?P<account>[^\s@]+@[\w.-]*\w)")
 _RATE_MESSAGE = re.compile(
     r"per (second|minute|hour|day)|rate limit|resource has been exhausted", re.IGNORECASE
 )
@@ -57,23 +55,9 @@ _ROLES = {
     "resourcemanager.projects": "roles/browser",
     "cloudresourcemanager": "roles/browser",
 }
-_BUCKET_ROLES = ("roles/storage.legacyBucketReader",)  # cannot be granted on a project
-
-
-def token_error(error: Exception) -> GoogleError:
-    """Return the error for a call that could not be signed."""
-    from google.auth.exceptions import TransportError
-
-    cause = root_cause(error)
-    if isinstance(error, TransportError) or getattr(error, "retryable", False):
-        return RetryableError(
-            f"cannot get a token ({cause})", reason="UNREACHABLE", may_have_been_processed=False
-        )
-    return GoogleError(
-        f"Google does not accept the credentials ({cause}); run '{LOGIN}'",
-        status=401,
-        reason="UNAUTHENTICATED",
-    )
+# Names of reasons of a 403 that a role fixes.
+ROLE_CODES = ("", "IAM_PERMISSION_DENIED", "forbidden", "insufficientPermissions")
+_BUCKET = re.compile(r"/b/([^/?]+)")  # in a URL of Cloud Storage's API
 
 
 def connection_error(host: str, error: Exception, *, is_local: bool) -> GoogleError:
@@ -139,28 +123,30 @@ class ErrorResponse:
         body: bytes,
         *,
         service: str,
-        host: str,
+        url: str,
         project: str | None,
         member: str | None,
     ) -> None:
-        error = _error_object(body)
+        error = error_object(body)
         self._status = status
         self._service = service
+        self._is_google = bool(error)
         self._member = member or CURRENT_ACCOUNT
-        self._message = _one_line(error.get("message")) or _plain_text(status, body)
         self._details = _objects(error.get("details"))
         info = self._detail("ErrorInfo")
         metadata = info.get("metadata")
-        self._metadata = metadata if isinstance(metadata, dict) else {}
-        self._consumer = self._fact("consumer").removeprefix("projects/") or project or "PROJECT"
-        self._project = project or self._consumer
+        items = metadata.items() if isinstance(metadata, dict) else ()
+        self._facts = {name: fact for name, value in items if (fact := _one_line(value))}
+        if consumer := self._facts.get("consumer"):
+            self._facts["project"] = consumer.removeprefix("projects/")
+        self._project = project or self._facts.get("project", "PROJECT")
+        self._message = self._full_message(error) or _plain_text(status, body)
+        self._bucket = match[1] if (match := _BUCKET.search(url)) else "BUCKET"
         self._reason = _one_line(error.get("status")) or _status_phrase(status)
-        self._error_reason = _one_line(info.get("reason"))
-        is_denied = status == HTTPStatus.FORBIDDEN
-        if is_denied and not self._error_reason and _API_NOT_ENABLED in self._message:
-            self._error_reason = DISABLED
-        self._api = self._fact("service") or f"{service}.googleapis.com"
-        self._status_line = f"{host} answers {status} ({self._message})"
+        legacy = next((item.get("reason") for item in _objects(error.get("errors"))), "")
+        self._code = _one_line(info.get("reason")) or _one_line(legacy)
+        self._refusal = f"Google refuses ({self._reason}): {self._message}"
+        self._status_line = f"{host_of(url)} answers {status} ({self._message})"
         delay = str(self._detail("RetryInfo").get("retryDelay", "")).removesuffix("s")
         self._wait = _seconds(headers.get("Retry-After")) or _seconds(delay)
 
@@ -178,37 +164,48 @@ class ErrorResponse:
                 wait=self._wait,
                 may_have_been_processed=not is_busy,
             )
+        # A bucket's project is not known, and may be another than that of the call.
+        project = "" if self._service == "storage" else self._project
+        values = {"service": f"{self._service}.googleapis.com", "project": project}
+        values |= {"member": self._member, **self._facts}
+        remedy = find_remedy(self._message, self._code, values)
         return GoogleError(
-            self._text(),
+            f"{self._refusal}; {remedy.text}" if remedy else self._text(),
             status=status,
             reason=reason,
-            error_reason=self._error_reason,
-            service=self._api,
+            error_reason=(remedy and remedy.code) or self._code,
+            service=values["service"],
         )
+
+    def _full_message(self, error: Mapping[str, Any]) -> str:
+        """Return Google's message, with what only its details have."""
+        message = _one_line(error.get("message"))
+        violations = _objects(self._detail("PreconditionFailure").get("violations"))
+        texts = [_one_line(each.get(key)) for each in violations for key in ("type", "description")]
+        texts.append(self._facts.get("uid", ""))  # of VPC Service Controls
+        unique = dict.fromkeys(text for text in texts if text and text not in message)
+        return _one_line(", ".join(filter(None, (message, *unique))))
 
     def _is_rate_limit(self) -> bool:
         """Whether there were only too many calls in a short time."""
-        if self._error_reason == RATE or self._wait or self._reason != QUOTA:
+        if self._code == RATE or self._wait or self._reason != QUOTA:
             return True
         return _RATE_MESSAGE.search(self._message) is not None
 
     def _text(self) -> str:
         if self._status == HTTPStatus.UNAUTHORIZED:
-            return f"Google does not accept the credentials ({self._message}); run '{LOGIN}'"
+            return f"Google does not accept the credentials ({self._message}); {login_remedy()}"
         if self._status == HTTPStatus.FORBIDDEN:
-            return self._forbidden()
+            return self._denied()
         if self._status == HTTPStatus.NOT_FOUND:
             return f"not found: {self._message}"
-        act_as = _ACT_AS.search(self._message)
-        if act_as:
-            return self._cannot_act_as(act_as["account"])
         violations = "; ".join(
             ": ".join(filter(None, map(_one_line, (part.get("field"), part.get("description")))))
             for part in _objects(self._detail("BadRequest").get("fieldViolations"))
         )
         if violations:
             return f"Google refuses the request: {_one_line(violations)}"
-        return f"Google refuses ({self._reason}): {self._message}"
+        return self._refusal
 
     def _quota_text(self) -> str:
         violations = _objects(self._detail("QuotaFailure").get("violations"))
@@ -216,66 +213,29 @@ class ErrorResponse:
         reasons = _one_line("; ".join(filter(None, descriptions)))
         return (
             f"the quota is exceeded: {reasons or self._message}; "
-            "choose another machine or region, or request more at "
-            f"https://console.cloud.google.com/iam-admin/quotas?project={self._project}"
+            f"choose another machine or region, or {more_quota(self._project)}"
         )
 
-    def _forbidden(self) -> str:
-        project = self._consumer
-        if self._error_reason == DISABLED:
-            links = _objects(self._detail("Help").get("links"))
-            urls = (self._fact("activationUrl"), *(_one_line(link.get("url")) for link in links))
-            library = f"https://console.cloud.google.com/apis/library/{self._api}?project={project}"
-            return (
-                f"{self._api} is not enabled in project {project}; run 'gcloud services enable "
-                f"{self._api} --project={project}' and wait a minute, or see "
-                f"{next(filter(None, urls), library)}"
-            )
-        if self._error_reason == NOT_PAID:
-            return (
-                f"project {project} has no billing account; run 'gcloud billing projects "
-                f"link {project} --billing-account=ACCOUNT'"
-            )
-        if self._error_reason == NOT_CHARGED:
-            return (
-                f"calls cannot be charged to project {project} ({self._message}); "
-                "run 'gcloud auth application-default set-quota-project PROJECT' with one of "
-                f"yours, or {self._grant('roles/serviceusage.serviceUsageConsumer')}"
-            )
-        if self._error_reason == NO_PROJECT:
-            return (
-                f"project {project} does not exist, or these credentials have no access to it; "
-                "set the id of your project (see 'gcloud projects list')"
-            )
-        return self._denied()
-
     def _denied(self) -> str:
-        match = _PERMISSION.search(self._message)
-        permission = self._fact("permission") or (match[1] if match else "")
+        permission = self._facts.get("permission") or permission_in(self._message)
         required = permission or self._service
         role = next((_ROLES[prefix] for prefix in _ROLES if required.startswith(prefix)), None)
         if not permission:
-            remedy = f"; {self._grant(role)}" if role else ""
-            return f"Google refuses ({self._reason}): {self._message}{remedy}"
+            is_role = self._is_google and self._code in ROLE_CODES
+            return f"{self._refusal}; {self._grant(role)}" if role and is_role else self._refusal
         remedy = self._grant(role) if role else "request a role with it from the project's owner"
-        resource = self._fact("resource") or f"project {self._project}"
+        is_storage = permission.startswith("storage.")
+        place = f"gs://{self._bucket}" if is_storage else f"project {self._project}"
+        resource = self._facts.get("resource") or place
         return f"the permission {permission} is missing on {resource}; {remedy}"
 
-    def _cannot_act_as(self, account: str) -> str:
-        grant = self._grant("roles/iam.serviceAccountUser", ("iam service-accounts", account))
-        return f"no permission to run jobs as {account}, or it does not exist; {grant}"
-
-    def _grant(self, role: str, on: tuple[str, str] | None = None) -> str:
-        """Return how to grant a role on a resource, given as its group of commands and its name."""
-        if role in _BUCKET_ROLES:
-            on = ("storage buckets", "gs://BUCKET")
-        group, name = on or ("projects", self._project)
-        target = f"{group} add-iam-policy-binding {name}"
-        command = f"gcloud {target} --member={self._member} --role={role}"
-        return f"have an administrator run '{command}'"
-
-    def _fact(self, name: str) -> str:
-        return _one_line(self._metadata.get(name))
+    def _grant(self, role: str) -> str:
+        """Return how to grant a role: on the bucket, or on the project."""
+        if role.startswith("roles/storage."):
+            command = f"storage buckets add-iam-policy-binding gs://{self._bucket}"
+        else:
+            command = f"projects add-iam-policy-binding {self._project}"
+        return grant(command, self._member, role)
 
     def _detail(self, kind: str) -> dict[str, Any]:
         """Return the detail of a type of google.rpc, empty if there is none."""
@@ -284,7 +244,8 @@ class ErrorResponse:
         return next(matches, {})
 
 
-def _error_object(body: bytes) -> dict[str, Any]:
+def error_object(body: bytes) -> dict[str, Any]:
+    """Return what an error response of one of Google's APIs has, empty for any other."""
     try:
         content = json.loads(body)
     except (ValueError, RecursionError):

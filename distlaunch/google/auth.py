@@ -10,8 +10,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.errors import GoogleError
-from distlaunch.google.api_errors import LOGIN
+from distlaunch.errors import GoogleError, os_reason
+from distlaunch.failure_reasons import LOGIN
 
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials
@@ -38,6 +38,7 @@ def load_credentials(project: str | None) -> Credentials:
     from google.oauth2.credentials import Credentials as UserCredentials
 
     file = credentials_file()
+    os.environ.setdefault("GCE_METADATA_DETECT_RETRIES", "1")  # of 3 s each
     logging.getLogger("google.auth.compute_engine._metadata").setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
@@ -53,6 +54,26 @@ def load_credentials(project: str | None) -> Credentials:
         loaded = loaded.with_quota_project(project)
     credentials: Credentials = loaded
     return credentials
+
+
+def login_remedy() -> str:
+    """Return how to replace the application default credentials that Google does not accept."""
+    file = os.environ.get(CREDENTIALS_VARIABLE)
+    if not file:
+        return f"run '{LOGIN}'"
+    no_effect = f"gcloud's login has no effect while {CREDENTIALS_VARIABLE} is set"
+    if provider := _from_credentials("audience"):
+        return f"check the provider {provider}, which {file} names ({no_effect})"
+    if email := _from_credentials("client_email"):
+        create = f"gcloud iam service-accounts keys create {file} --iam-account={email}"
+        return f"replace the key in {file}, such as by '{create}' ({no_effect})"
+    return f"replace {file}, or unset {CREDENTIALS_VARIABLE} ({no_effect})"
+
+
+def federated_member() -> str | None:
+    """Return the identities of the pool whose credentials are used in IAM's notation, if any."""
+    pool, _, provider = (_from_credentials("audience") or "").partition("/providers/")
+    return f"principalSet:{pool}/*" if provider else None
 
 
 def iam_member(credentials: Credentials) -> str | None:
@@ -71,6 +92,7 @@ def default_project() -> str | None:
         or _gcloud_property("core", "project")
         or _from_credentials("project_id")
         or _from_credentials("quota_project_id")
+        or _from_metadata_server()
     )
 
 
@@ -99,7 +121,8 @@ def _no_credentials(file: str | None, error: Exception) -> GoogleError:
     if file is None:
         text = f"no credentials for Google Cloud; run '{LOGIN}'"
     else:
-        reason = " ".join(str(error.args[0] if error.args else error).split()).rstrip(".")
+        text = os_reason(error) if isinstance(error, OSError) else str(error.args[0])
+        reason = " ".join(text.split()).rstrip(".")
         remedy = (
             f"fix the file or {CREDENTIALS_VARIABLE}, which names it"
             if os.environ.get(CREDENTIALS_VARIABLE)
@@ -135,6 +158,21 @@ def _active_configuration(folder: Path) -> str:
         return (folder / "active_config").read_text(encoding="utf-8").strip() or "default"
     except (OSError, UnicodeDecodeError):
         return "default"
+
+
+def _from_metadata_server() -> str | None:
+    """Return the project of a machine of Google's, if its credentials are used."""
+    import google.auth
+    from google.auth.compute_engine import _metadata
+    from google.auth.exceptions import GoogleAuthError
+
+    is_named = os.environ.get("GCE_METADATA_HOST")
+    if credentials_file() or not (is_named or _metadata.detect_gce_residency_linux()):  # type: ignore[no-untyped-call]
+        return None  # without a request, which takes seconds elsewhere
+    try:
+        return google.auth.default()[1]
+    except GoogleAuthError:
+        return None
 
 
 def _from_credentials(name: str) -> str | None:

@@ -70,21 +70,16 @@ class Session:
         credentials: Credentials = self.http.credentials
         return credentials
 
-    def sign_in(self, timeout: float = _TIMEOUT[1]) -> None:
+    def sign_in(self) -> None:
         """Get a token before the calls, so that several threads do not request one each.
 
-        RetryableError is raised if there is no response for `timeout` seconds, and GoogleError if
-        the credentials are not accepted.
+        RetryableError is raised if there is no response for some seconds, and GoogleError if the
+        credentials are not accepted.
         """
-        from google.auth.exceptions import GoogleAuthError
-        from google.auth.transport.requests import Request
+        from distlaunch.google import tokens
 
-        if self.credentials.valid:
-            return
-        try:
-            self.credentials.refresh(partial(Request(), timeout=timeout))  # type: ignore[no-untyped-call]
-        except GoogleAuthError as error:
-            raise api_errors.token_error(error) from error
+        if not self.credentials.valid:
+            tokens.refresh(self.credentials)
 
     def call(
         self,
@@ -129,6 +124,12 @@ class Session:
         is_refused = error.reason == "UNREACHABLE" and not error.may_have_been_processed
         return is_refused and is_loopback(self.endpoint)
 
+    def is_signed_out(self, error: RetryableError) -> bool:
+        """Whether no token server has responded yet, so that the network may drop the requests."""
+        from distlaunch.google.tokens import SILENT
+
+        return error.reason == SILENT and self.credentials.token is None
+
     def _attempt(self, send: Callable[[], Response], service: str, host: str) -> dict[str, Any]:
         response = self._send(send, host)
         if not 200 <= response.status_code < 300:
@@ -137,7 +138,7 @@ class Session:
                 response.headers,
                 response.content,
                 service=service,
-                host=host,
+                url=response.url,
                 project=self.project,
                 member=auth.iam_member(self.credentials),
             ).error()
@@ -156,10 +157,12 @@ class Session:
         from google.auth.exceptions import GoogleAuthError
         from requests.exceptions import ContentDecodingError, RequestException
 
+        from distlaunch.google.tokens import token_error
+
         try:
             return send()
         except GoogleAuthError as error:
-            raise api_errors.token_error(error) from error
+            raise token_error(error, self.credentials) from error
         except ContentDecodingError as error:
             raise api_errors.unreadable_response(host, api_errors.root_cause(error)) from error
         except RequestException as error:
@@ -178,7 +181,8 @@ class Retries:
     def wait(self, error: RetryableError) -> None:
         """Wait before the next attempt; raise the error if there should be none."""
         session, backoff = self._session, self._backoff
-        delay = None if session.is_emulator_down(error) else backoff.next_delay(error.wait)
+        is_final = session.is_emulator_down(error) or session.is_signed_out(error)
+        delay = None if is_final else backoff.next_delay(error.wait)
         if delay is None:
             raise error
         if not self._is_reported and backoff.elapsed + delay > _REPORT_AFTER:
@@ -288,8 +292,12 @@ def _http_session(project: str | None, *, is_anonymous: bool) -> AuthorizedSessi
     from google.auth.transport.requests import AuthorizedSession
     from requests.adapters import HTTPAdapter
 
+    from distlaunch.google.tokens import TokenRequest
+
     credentials = _anonymous_credentials() if is_anonymous else auth.load_credentials(project)
-    http = AuthorizedSession(credentials, max_refresh_attempts=1)  # type: ignore[no-untyped-call]
+    http = AuthorizedSession(  # type: ignore[no-untyped-call]
+        credentials, max_refresh_attempts=1, auth_request=TokenRequest()
+    )
     if is_anonymous:
         http.trust_env = False  # no proxy leads to this machine
     adapter = HTTPAdapter(pool_maxsize=_CONNECTIONS)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from distlaunch.google.client import Session
 
-HOST = "storage.googleapis.com"
-
 _CHUNK = 1 << 20
 
 
@@ -148,6 +146,8 @@ def _errors_of(session: Session, uri: str) -> Iterator[None]:
     from google.auth.exceptions import GoogleAuthError
     from requests.exceptions import RequestException
 
+    from distlaunch.google.tokens import token_error
+
     try:
         yield
     except GoogleAPICallError as error:
@@ -156,9 +156,11 @@ def _errors_of(session: Session, uri: str) -> Iterator[None]:
             error.response.headers,
             error.response.content,
             service="storage",
-            host=HOST,
+            url=error.response.url,
             project=session.project,
             member=auth.iam_member(session.credentials),
         ).error() from error
-    except (RetryError, RequestException, GoogleAuthError) as error:
+    except GoogleAuthError as error:
+        raise token_error(error, session.credentials) from error
+    except (RetryError, RequestException) as error:
         raise RetryableError(f"{uri}: cannot be read ({root_cause(error)})") from error

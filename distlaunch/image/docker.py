@@ -20,7 +20,7 @@ from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from distlaunch.errors import ImageError, causes_of
-from distlaunch.image.reference import Reference
+from distlaunch.image.reference import Reference, is_google
 from distlaunch.image.registry import errors
 from distlaunch.image.registry.credentials import find_credentials
 from distlaunch.ui.events import Notice
@@ -40,12 +40,13 @@ PLATFORM = "linux/amd64"
 _DEFAULT_ADDRESS = "unix:///var/run/docker.sock"
 _SILENCE = 600  # seconds without an event of a push or a pull
 _LAST_LINES = 40  # of a build that failed; BuildKit repeats those of the step
-_LONGEST = 300  # characters of a message
+_LONGEST = 600  # characters of a message
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _STEP = re.compile(r"(?:#\d+ \[(?:[^\]]+ )?|Step )(\d+/\d+)(?:\]| :) (.*)")
 _FAILED_STEP = re.compile(r"#\d+ (?=ERROR: )")  # of BuildKit, whose output has a time on each line
 _OUTPUT = re.compile(r"#\d+ \d+\.\d+ (.*)")
 _DENIED = ("denied", "unauthorized", "authentication required", "no basic auth", "forbidden")
+_RATE = ("toomanyrequests", "rate limit", "quota exceeded")
 # What fixes a failed push or pull, by parts of Docker's message; the first one counts.
 _REMEDIES = {
     ("no space left on device",): "free space with 'docker system prune'",
@@ -56,8 +57,7 @@ _REMEDIES = {
         "certificate",
     ): "add {host} to insecure-registries in "
     "Docker's daemon.json, or its certificate to /etc/docker/certs.d/{host}/ca.crt",
-    ("toomanyrequests", "rate limit"): "run 'docker login {host}' for a higher limit, or try again "
-    "later",
+    _RATE: "run 'docker login {host}' for a higher limit, or try again later",
     ("",): "check Docker's network and proxy settings for {host}, then try again",
 }
 
@@ -293,10 +293,13 @@ def _transfer_error(
     """Return the error and the remedy for what Docker reports of a registry."""
     lower, quoted = message.lower(), f" ({_one_line(message)})"
     if any(word in lower for word in _DENIED):
-        return ImageError(errors.denied(reference, login, quoted, pushing=action == "push"))
+        reason = _one_line(message)
+        return ImageError(errors.denied(reference, login, reason, pushing=action == "push"))
     is_unknown = "name unknown" in lower or ("repository" in lower and "not found" in lower)
     if action == "push" and is_unknown:
         return ImageError(errors.no_repository(reference, quoted))
+    if is_google(reference.host) and any(word in lower for word in _RATE):
+        return ImageError(errors.quota_exceeded(reference, quoted))
     remedy = next(text for parts, text in _REMEDIES.items() if any(part in lower for part in parts))
     return ImageError(
         f"Docker cannot {action} {reference}{quoted}; {remedy.format(host=reference.host)}"

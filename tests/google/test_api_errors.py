@@ -38,8 +38,8 @@ def error_of(
     service: str = "aiplatform",
     member: str | None = None,
 ) -> GoogleError:
-    host = f"{service}.googleapis.com"
-    call = {"service": service, "host": host, "project": "p", "member": member}
+    url = f"https://{service}.googleapis.com/storage/v1/b/data/o"
+    call = {"service": service, "url": url, "project": "p", "member": member}
     return ErrorResponse(status, headers or {}, content, **call).error()
 
 
@@ -48,13 +48,12 @@ GRANT = f"have an administrator run 'gcloud projects add-iam-policy-binding p {M
 CREATE = "aiplatform.customJobs.create"
 REGION = "projects/p/locations/us-central1"
 PERMISSION = info("IAM_PERMISSION_DENIED", permission=CREATE, resource=REGION)
-UNUSED = "Cloud Logging API has not been used in project 7 before"
-ENABLE = "is not enabled in project {0}; run 'gcloud services enable {1} --project={0}' and wait"
+UNUSED = "Cloud Logging API has not been used in project 7 before or it is disabled"
+ENABLE = "run 'gcloud services enable {1} --project={0}' and wait a minute"
 DISABLED = info(
     "SERVICE_DISABLED",
     service="x.googleapis.com",
     consumer="projects/7",
-    activationUrl="https://console.example/enable",
 )
 
 
@@ -79,29 +78,30 @@ DISABLED = info(
         (
             "storage",
             denied("Permission 'storage.buckets.get' denied on resource"),
-            f"'gcloud storage buckets add-iam-policy-binding gs://BUCKET {MEMBER} --role=roles/st",
+            "the permission storage.buckets.get is missing on gs://data; have an administrator run "
+            f"'gcloud storage buckets add-iam-policy-binding gs://data {MEMBER} --role=roles/st",
         ),
         (
             "aiplatform",
             denied("The API has not been used in project 7 before or it is disabled.", DISABLED),
-            f"x.googleapis.com {ENABLE.format(7, 'x.googleapis.com')} a minute, or see "
-            "https://console.example/enable",
+            f"or it is disabled; {ENABLE.format(7, 'x.googleapis.com')}",
         ),
         (
             "logging",
-            denied(UNUSED, detail("Help", links=[{"url": "https://console.example/help"}])),
-            f"logging.googleapis.com {ENABLE.format('p', 'logging.googleapis.com')} a minute, or "
-            "see https://console.example/help",
+            denied(UNUSED),
+            f"or it is disabled; {ENABLE.format(7, 'logging.googleapis.com')}",
         ),
         (
             "aiplatform",
             denied("…", info("BILLING_DISABLED", consumer="projects/7")),
-            "project 7 has no billing account; run 'gcloud billing projects link 7 --billing-acc",
+            "…; run 'gcloud billing projects link 7 --billing-account=ACCOUNT'",
         ),
         (
             "aiplatform",
             denied("No.", info("USER_PROJECT_DENIED", consumer="projects/q")),
-            f"set-quota-project PROJECT' with one of yours, or {GRANT}=roles/serviceusage.serviceU",
+            "No; run 'gcloud auth application-default set-quota-project PROJECT' with one of "
+            "yours, or have an administrator run 'gcloud projects add-iam-policy-binding q "
+            f"{MEMBER} --role=roles/serviceusage.serviceUsageConsumer'",
         ),
         (
             "aiplatform",
@@ -109,8 +109,8 @@ DISABLED = info(
                 "Permission denied on resource project My First Project.",
                 info("CONSUMER_INVALID", consumer="projects/My First Project"),
             ),
-            "project My First Project does not exist, or these credentials have no access to it; "
-            "set the id of your project (see 'gcloud projects list')",
+            "project My First Project; set the id of a project that these credentials can use (see "
+            "'gcloud projects list')",
         ),
     ],
 )
@@ -118,9 +118,10 @@ def test_forbidden_names_the_cause_and_the_command_that_fixes_it(service, conten
     error = error_of(403, content, service=service)
     assert message in str(error)
     assert (error.status, type(error)) == (403, GoogleError)
-    is_disabled = " is not enabled in " in message
+    is_disabled = "services enable" in message
     assert (error.error_reason == "SERVICE_DISABLED") == is_disabled
-    assert error.service == (message.split()[0] if is_disabled else f"{service}.googleapis.com")
+    named = "x" if DISABLED["metadata"]["service"] in message else service
+    assert error.service == f"{named}.googleapis.com"
 
 
 @pytest.mark.parametrize(
@@ -161,9 +162,9 @@ LOGIN = "run 'gcloud auth application-default login'"
         (
             400,
             body(400, "INVALID_ARGUMENT", f"{ACT_AS}: {ACCOUNT}. (or it may not exist)."),
-            f"no permission to run jobs as {ACCOUNT}, or it does not exist; have an administrator "
-            f"run 'gcloud iam service-accounts add-iam-policy-binding {ACCOUNT} {MEMBER} "
-            "--role=roles/iam.serviceAccountUser'",
+            f"Google refuses (INVALID_ARGUMENT): {ACT_AS}: {ACCOUNT}. (or it may not exist); have "
+            "an administrator run 'gcloud iam service-accounts add-iam-policy-binding "
+            f"{ACCOUNT} {MEMBER} --role=roles/iam.serviceAccountUser'",
         ),
         (401, body(401, "", "Old."), f"Google does not accept the credentials (Old); {LOGIN}"),
         (404, body(404, "NOT_FOUND", "No such job."), "not found: No such job"),
@@ -243,3 +244,111 @@ def test_any_response_gives_a_message_in_one_line(status, content):
     text = str(error_of(status, content))
     assert "\n" not in text
     assert 0 < len(text) < 3_000
+
+
+IDENTIFIER = "Hx7q0"
+ROBOT = "trainer@demo-project.iam.gserviceaccount.com"
+AGENT = "service-123@gcp-sa-aiplatform-cc.iam.gserviceaccount.com"
+PROHIBITED = "Request is prohibited by organization's policy."
+OBJECTS = "storage.objects.list access to the Google Cloud Storage bucket."
+NO_BILLING = "The billing account for the owning project is disabled in state absent"
+
+
+def legacy(reason: str, message: str) -> bytes:
+    errors = [{"message": message, "domain": "global", "reason": reason}]
+    return json.dumps({"error": {"code": 403, "message": message, "errors": errors}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("service", "content", "parts"),
+    [
+        (
+            "aiplatform",
+            denied(
+                PROHIBITED,
+                detail("PreconditionFailure", violations=[{"type": "VPC_SERVICE_CONTROLS"}]),
+                info(
+                    "SECURITY_POLICY_VIOLATED", uid=IDENTIFIER, service="aiplatform.googleapis.com"
+                ),
+            ),
+            [IDENTIFIER, "; send the identifier to the administrators", "no role does"],
+        ),
+        (
+            "storage",
+            legacy(
+                "vpcServiceControls",
+                f"{PROHIBITED} vpcServiceControlsUniqueIdentifier: {IDENTIFIER}",
+            ),
+            [IDENTIFIER, "no role does"],
+        ),
+        (
+            "aiplatform",
+            denied("Disallowed by organization's constraints/gcp.restrictServiceUsage constraint."),
+            ["'gcloud org-policies describe gcp.restrictServiceUsage --project=p --effective'"],
+        ),
+        (
+            "aiplatform",
+            denied("Violates policies", info("RESOURCE_USAGE_RESTRICTION_VIOLATED")),
+            ["; have an administrator of the organisation's policies allow it"],
+        ),
+        (
+            "aiplatform",
+            denied("Request had insufficient authentication scopes."),
+            ["set-service-account VM --scopes=cloud-platform'", "no role helps"],
+        ),
+        (
+            "storage",
+            legacy("accountDisabled", NO_BILLING),
+            [f"{NO_BILLING}; run 'gcloud billing projects link PROJECT --billing-account=ACCOUNT'"],
+        ),
+        (
+            "aiplatform",
+            denied("Permission denied: Consumer 'project:p' has been suspended."),
+            ["an owner of the suspended project can appeal"],
+        ),
+        (
+            "aiplatform",
+            denied("Permission denied on 'locations/us-central9' (or it may not exist)."),
+            ["; choose another location"],
+        ),
+        (
+            "aiplatform",
+            denied("No.", info("LOCATION_POLICY_VIOLATED", location="us-central9")),
+            ["; choose another location"],
+        ),
+        ("storage", b"<html>A proxy refuses</html>", ["A proxy refuses"]),
+        (
+            "aiplatform",
+            denied("No.", info("NEW_REASON")),
+            ["Google refuses (PERMISSION_DENIED): No"],
+        ),
+    ],
+)
+def test_a_reason_that_no_role_fixes_has_a_remedy_of_its_own(service, content, parts):
+    error = error_of(403, content, service=service)
+    for part in parts:
+        assert part in str(error)
+    assert "add-iam-policy-binding" not in str(error)
+
+
+@pytest.mark.parametrize("caller", [ROBOT, "ann@students.uni.edu", "service-1@a-b.c-d.example.com"])
+def test_a_permission_is_one_that_google_names(caller):
+    error = error_of(
+        403, legacy("forbidden", f"{caller} does not have {OBJECTS}"), service="storage"
+    )
+    assert str(error).startswith("the permission storage.objects.list is missing on gs://data; ")
+    assert str(error).endswith(f"gs://data {MEMBER} --role=roles/storage.objectViewer'")
+    error = error_of(403, denied(f"{caller} may not call aiplatform.googleapis.com"))
+    assert "the permission" not in str(error)
+
+
+def test_the_image_of_a_job_that_the_service_agent_cannot_pull():
+    repository = "projects/q/locations/europe-west4/repositories/training"
+    text = f"Vertex AI Service Agent {AGENT} does not have permission to access Artifact Registry"
+    content = body(400, "FAILED_PRECONDITION", f"{text} repository {repository}.")
+    assert str(error_of(400, content)).endswith(
+        "; on a project's first job submit again in some minutes, otherwise have an administrator "
+        "run 'gcloud artifacts repositories add-iam-policy-binding training --project=q "
+        f"--location=europe-west4 --member=serviceAccount:{AGENT} "
+        "--role=roles/artifactregistry.reader'"
+    )

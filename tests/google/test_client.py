@@ -11,7 +11,7 @@ import trustme
 
 from distlaunch import __version__
 from distlaunch.errors import GoogleError, RetryableError, UsageError
-from distlaunch.google import client
+from distlaunch.google import auth, client, tokens
 from distlaunch.google.client import connect
 
 from .servers import HALF, RESET, Reply, Server, in_turn, refused
@@ -198,14 +198,14 @@ def token(number: int) -> Reply:
 
 
 def test_an_expired_token_is_renewed_once(serve, trusted, robot):
-    tokens = robot(token(1), token(2), token(3))
+    issuer = robot(token(1), token(2), token(3))
     server = serve(in_turn(GOOD, refused(401, "UNAUTHENTICATED"), GOOD), trusted)
     session = connect(server.url)
     for _ in range(2):
         session.call("GET", "logging", "x")
     used = [request.headers["authorization"] for request in server.requests]
     assert used == ["Bearer token-1", "Bearer token-1", "Bearer token-2"]
-    claim = tokens.requests[0].body.partition("assertion=")[2].split(".")[1]
+    claim = issuer.requests[0].body.partition("assertion=")[2].split(".")[1]
     claims = json.loads(base64.urlsafe_b64decode(claim + "=="))
     assert claims["iss"] == "robot@p.iam.gserviceaccount.com"
 
@@ -217,21 +217,33 @@ def test_a_refused_token_is_renewed_once_and_errors_name_the_account(serve, trus
     session = connect(server.url, project="p")
     with pytest.raises(GoogleError) as error:
         session.call("GET", "logging", "x")
-    assert str(error.value) == f"Google does not accept the credentials (Expired); {LOGIN}"
+    assert str(error.value).startswith("Google does not accept the credentials (Expired); replace ")
     assert len(server.requests) == 2
     with pytest.raises(GoogleError, match=r"--member=serviceAccount:robot@p\.iam"):
         session.call("GET", "logging", "x")
 
 
-def test_credentials_that_get_no_token_are_reported_with_the_login(serve, trusted, robot):
-    refusal = {"error": "invalid_grant", "error_description": "Account has been deleted"}
-    robot(Reply(400, refusal))
+NO_EFFECT = "(gcloud's login has no effect while GOOGLE_APPLICATION_CREDENTIALS is set)"
+
+
+@pytest.mark.parametrize(
+    ("description", "remedy"),
+    [
+        ("Invalid JWT Signature.", "replace the key in {file}, such as by 'gcloud iam service-acc"),
+        ("Account has been deleted", "replace the key in {file}, such as by 'gcloud iam service-a"),
+        ("Invalid JWT: Token must be a short-lived token", "set this machine's clock, such as by "),
+    ],
+)
+def test_a_refused_key_has_the_remedy_of_the_reason(serve, trusted, robot, description, remedy):
+    robot(Reply(400, {"error": "invalid_grant", "error_description": description}))
+    file = auth.credentials_file()
     server = serve(in_turn(GOOD), trusted)
     with pytest.raises(GoogleError) as error:
         connect(server.url).call("GET", "logging", "x")
     assert not isinstance(error.value, RetryableError)
-    reason = "invalid_grant: Account has been deleted"
-    assert str(error.value) == f"Google does not accept the credentials ({reason}); {LOGIN}"
+    text = f"Google does not accept the credentials (invalid_grant: {description.rstrip('.')}); "
+    assert str(error.value).startswith(f"{text}{remedy.format(file=file)}")
+    assert "clock" in remedy or str(error.value).endswith(NO_EFFECT)
     assert server.requests == []
 
 
@@ -243,6 +255,18 @@ def test_a_token_service_that_cannot_be_reached_is_waited_for(
     with pytest.raises(RetryableError, match=r"^cannot get a token \(connection refused\)$"):
         session.call("GET", "logging", "x", retry_deadline=2)
     assert len(clock.slept) >= 2
+
+
+def test_a_token_service_that_is_silent_ends_a_command(robot, clock, monkeypatch):
+    monkeypatch.setattr(tokens, "TIMEOUT", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        robot(url=f"http://127.0.0.1:{silent.getsockname()[1]}")
+        session = connect("https://localhost:1", clock=clock, sleep=clock.sleep)
+        with pytest.raises(RetryableError, match=r"tokens does not respond within .*; check the"):
+            session.call("GET", "logging", "x")
+        with pytest.raises(RetryableError, match="does not respond"):
+            session.sign_in()
+    assert clock.slept == []
 
 
 def test_a_certificate_that_is_not_trusted_is_not_retried(serve, tls, user, clock):

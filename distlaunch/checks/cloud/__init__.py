@@ -44,7 +44,6 @@ __all__ = ["no_credentials", "problems"]
 
 TIMEOUT = 11.0  # seconds for all checks: enough for one call without a response in each
 
-_SIGN_IN_TIMEOUT = 8.0
 # Errors from JSON of an unexpected shape, such as that of a proxy.
 _UNEXPECTED_JSON = (AttributeError, LookupError, TypeError, ValueError)
 _PUBLIC = re.compile("cloud-aiplatform|deeplearning-platform-release|vertex-ai(-restricted)?")
@@ -64,7 +63,7 @@ def problems(
 
 
 def _sign_in(session: Session) -> Iterable[Problem]:
-    session.sign_in(_SIGN_IN_TIMEOUT)
+    session.sign_in()
     return ()
 
 

@@ -9,8 +9,9 @@ from urllib.parse import quote
 
 from distlaunch.checks.problem import Problem, warning
 from distlaunch.errors import GoogleError
+from distlaunch.failure_reasons import CURRENT_ACCOUNT, DISABLED, NO_PROJECT, grant
 from distlaunch.google import auth
-from distlaunch.google.api_errors import CURRENT_ACCOUNT, DISABLED, NOT_CHARGED, NOT_PAID
+from distlaunch.google.api_errors import ROLE_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,6 @@ TIMEOUT = (3.0, 4.0)  # seconds: to connect, and between two bytes of the respon
 CONSOLE = "https://console.cloud.google.com"
 
 _RETRY_DEADLINE = 2.0  # seconds, for calls that fail fast
-_OTHER_THAN_ROLES = (DISABLED, NOT_CHARGED, NOT_PAID)  # reasons of a 403
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +75,13 @@ class CloudContext:
     def grant(self, command: str, role: str, member: str = "") -> str:
         """Return the remedy for a missing role; `command` is one of gcloud's, with its resource."""
         member = member or auth.iam_member(self.session.credentials) or CURRENT_ACCOUNT
-        return f"have an administrator run 'gcloud {command} --member={member} --role={role}'"
+        return grant(command, member, role)
 
 
 def is_denied(error: GoogleError) -> bool:
     """Whether the caller has no role for a call, or the resource does not exist."""
-    return error.status == HTTPStatus.FORBIDDEN and error.error_reason not in _OTHER_THAN_ROLES
+    is_known = error.error_reason in (*ROLE_CODES, NO_PROJECT)
+    return error.status == HTTPStatus.FORBIDDEN and is_known
 
 
 def not_checked(location: str, reason: DistlaunchError | str, *, grant: str = "") -> Problem:

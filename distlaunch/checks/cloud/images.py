@@ -49,7 +49,7 @@ def image_problems(context: CloudContext, image: Reference) -> Iterator[Problem]
         if _runs_on_amd64(context, image):
             yield _image_error("image-architecture", image, problem)
     except ImageError as problem:
-        if getattr(problem, "status", 0) == 404:  # of a registry's response
+        if getattr(problem, "status", 0) in (404, 412):  # of a registry: no such image, or no more
             yield _image_error("image-missing", image, problem)
         else:
             yield not_checked(str(image), str(problem))

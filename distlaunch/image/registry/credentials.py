@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from distlaunch.errors import GoogleError, ImageError
+from distlaunch.errors import GoogleError, ImageError, RetryableError
 from distlaunch.image.reference import DOCKER_HUB, is_google, is_loopback
-from distlaunch.image.registry.errors import denied
+from distlaunch.image.registry.errors import RegistryUnreachable, denied, registry_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,8 +42,8 @@ def find_credentials(host: str) -> Credentials | None:
     Docker's configuration is read as Docker does. For Google's registries the order is an entry in
     ``auths``, google-auth, and then a credential helper, which is a process of a second.
 
-    ImageError is raised if Docker's configuration or its credential helper fails or Google returns
-    no token, GoogleError if the application default credentials cannot be read.
+    ImageError is raised if Docker's configuration or its credential helper fails, or Google
+    returns no token.
     """
     from docker import auth
     from docker.errors import DockerException
@@ -75,26 +75,19 @@ def _from_docker(entry: Mapping[str, str] | None) -> Credentials | None:
 
 def _from_google() -> Credentials | None:
     """Return an access token of the application default credentials, None if there are none."""
-    from google.auth.exceptions import GoogleAuthError, TransportError
-    from google.auth.transport.requests import Request
-
-    from distlaunch.google import auth
+    from distlaunch.google import auth, tokens
 
     try:
         credentials = auth.load_credentials(None)
-        credentials.refresh(Request())  # type: ignore[no-untyped-call]
-    except GoogleError:
+    except GoogleError as problem:
         if auth.credentials_file() is None:
             return None
-        raise
-    except TransportError as problem:
-        raise ImageError("google's token server cannot be reached; check the network") from problem
-    except GoogleAuthError as problem:
-        reason = " ".join(str(problem.args[0] if problem.args else problem).split())
-        raise ImageError(
-            f"google's application default credentials return no token ({reason}); "
-            "run 'gcloud auth application-default login'"
-        ) from problem
+        raise ImageError(str(problem)) from problem
+    try:
+        tokens.refresh(credentials)
+    except GoogleError as problem:
+        kind = RegistryUnreachable if isinstance(problem, RetryableError) else ImageError
+        raise kind(str(problem)) from problem
     return Credentials(
         "oauth2accesstoken",
         str(credentials.token),
@@ -161,8 +154,8 @@ class Authenticator:
     def _read_token(self, response: requests.Response) -> str:
         if response.status_code in (400, 401, 403):
             pushing = any("push" in scope for scope in self._scopes)
-            status = f" ({response.status_code})"
-            raise ImageError(denied(self._reference, self.credentials, status, pushing=pushing))
+            message = registry_message(response)[1] or str(response.status_code)
+            raise ImageError(denied(self._reference, self.credentials, message, pushing=pushing))
         try:
             document = response.json()
             token = document.get("access_token") or document.get("token")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import ImageError, causes_of
+from distlaunch.failure_reasons import CURRENT_ACCOUNT, find_remedy, grant, more_quota
+from distlaunch.google.auth import login_remedy
 from distlaunch.image.reference import is_google
 
 if TYPE_CHECKING:
@@ -13,7 +15,9 @@ if TYPE_CHECKING:
     from distlaunch.image.reference import Reference
     from distlaunch.image.registry.credentials import Credentials
 
-_MAX_MESSAGE = 200  # characters of a registry's message
+_MAX_MESSAGE = 600  # characters of a registry's message
+# Where Artifact Registry has the images of hosts that were Container Registry's.
+_LOCATIONS = {"gcr.io": "us", "us.gcr.io": "us", "eu.gcr.io": "europe", "asia.gcr.io": "asia"}
 
 _STATUS_ERRORS = {
     404: "there is no image {image} in {host}{message}; check its name and tag",
@@ -58,11 +62,15 @@ def status_error(
     pushing: bool,
 ) -> RegistryError:
     """Return the error for an unsuccessful response to a request about an image."""
-    code, message = _message(response)
-    message = f" ({message})" if message else ""
+    code, reason = registry_message(response)
+    message = f" ({reason})" if reason else ""
     status, host = response.status_code, reference.host
-    if status in (401, 403):
-        text = denied(reference, credentials, message, pushing=pushing)
+    if status == 412 and host in _LOCATIONS:
+        text = denied(reference, credentials, "Container Registry has ended", pushing=pushing)
+    elif status in (401, 403):
+        text = denied(reference, credentials, reason, pushing=pushing)
+    elif status == 429 and is_google(host):
+        text = quota_exceeded(reference, message)
     elif status == 404 and (code == "NAME_UNKNOWN" or pushing):
         text = no_repository(reference, message)
     elif status in _STATUS_ERRORS:
@@ -87,12 +95,10 @@ def denied(
     reference: Reference, credentials: Credentials | None, message: str, *, pushing: bool
 ) -> str:
     """Return the text for a request that is not allowed; `message` is the registry's, or empty."""
-    head = f"{'push' if pushing else 'pull'} of {reference.name} denied{message}"
-    if is_google(reference.host) and credentials is None:
-        return f"{head}; run 'gcloud auth application-default login'"
+    quoted = f" ({message})" if message else ""
+    head = f"{'push' if pushing else 'pull'} of {reference.name} denied{quoted}"
     if is_google(reference.host):
-        role = f"roles/artifactregistry.{'writer' if pushing else 'reader'}"
-        return f"{head}; run '{_grant_command(reference, credentials, role)}'"
+        return f"{head}; {_google_remedy(reference, credentials, message, pushing=pushing)}"
     if credentials is None:
         return f"{head}; run 'docker login {reference.host}'"
     return (
@@ -101,16 +107,43 @@ def denied(
     )
 
 
-def _grant_command(reference: Reference, credentials: Credentials | None, role: str) -> str:
-    member = (credentials and credentials.member) or "user:$(gcloud config get account)"
+def _google_remedy(
+    reference: Reference, credentials: Credentials | None, message: str, *, pushing: bool
+) -> str:
+    values = {
+        "service": "artifactregistry.googleapis.com",
+        "project": _project(reference),
+        "member": (credentials and credentials.member) or CURRENT_ACCOUNT,
+        "host": reference.host,
+        "location": _LOCATIONS.get(reference.host, ""),
+    }
+    if remedy := find_remedy(message, values=values):
+        return remedy.text
+    if credentials is None:
+        return login_remedy()
+    role = f"roles/artifactregistry.{'writer' if pushing else 'reader'}"
+    return grant(_bind_command(reference), values["member"], role)
+
+
+def quota_exceeded(reference: Reference, message: str) -> str:
+    """Return the text for too many requests to Google; `message` is the registry's, or empty."""
+    remedy = f"try again in a minute, or {more_quota(_project(reference))}"
+    return f"the quota of requests to {reference.host} is exceeded{message}; {remedy}"
+
+
+def _project(reference: Reference) -> str:
+    """Return the project of one of Google's repositories."""
+    location = reference.google_repository
+    return location.project if location else reference.path.split("/")[0]
+
+
+def _bind_command(reference: Reference) -> str:
     location = reference.google_repository
     if location is None:
-        project = reference.path.split("/")[0]
-        return f"gcloud projects add-iam-policy-binding {project} --member={member} --role={role}"
+        return f"projects add-iam-policy-binding {_project(reference)}"
     return (
-        f"gcloud artifacts repositories add-iam-policy-binding {location.repository} "
-        f"--project={location.project} --location={location.location} --member={member} "
-        f"--role={role}"
+        f"artifacts repositories add-iam-policy-binding {location.repository} "
+        f"--project={location.project} --location={location.location}"
     )
 
 
@@ -127,7 +160,7 @@ def no_repository(reference: Reference, message: str) -> str:
     )
 
 
-def _message(response: requests.Response) -> tuple[str, str]:
+def registry_message(response: requests.Response) -> tuple[str, str]:
     """Return the code and the message of an error response (OCI distribution spec)."""
     try:
         error: Any = response.json()["errors"][0]

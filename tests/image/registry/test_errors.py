@@ -41,7 +41,8 @@ def text_of(status, body, reference, credentials=None, *, pushing=True):
 def test_a_denied_push_to_google(status, credentials, member):
     message = "Permission 'artifactregistry.repositories.uploadArtifacts' denied"
     assert text_of(status, error("DENIED", message), GOOGLE, credentials) == (
-        f"push of {GOOGLE} denied ({message}); run 'gcloud artifacts repositories "
+        f"push of {GOOGLE} denied ({message}); have an administrator run 'gcloud artifacts "
+        "repositories "
         "add-iam-policy-binding training --project=my-project --location=us-central1 "
         f"--member={member} --role=roles/artifactregistry.writer'"
     )
@@ -49,7 +50,7 @@ def test_a_denied_push_to_google(status, credentials, member):
 
 def test_other_denied_requests():
     text = text_of(403, b"", GOOGLE, USER, pushing=False)
-    assert text.startswith(f"pull of {GOOGLE} denied; run 'gcloud artifacts repositories add-iam-")
+    assert text.startswith(f"pull of {GOOGLE} denied; have an administrator run 'gcloud artifacts")
     assert text.endswith("--role=roles/artifactregistry.reader'")
     organisation = text_of(403, b"", "eu-docker.pkg.dev/example.com/p/r/i", USER)
     assert "binding r --project=example.com:p --location=eu " in organisation
@@ -75,12 +76,63 @@ def test_other_denied_requests():
         (413, b"", "a.b/c", "a.b rejects a layer of this size; put less into the image, or raise"),
         (429, error("X", "slow\ndown"), "a.b/c", "a.b limits the rate of requests (slow down); "),
         (500, b"<html>", "a.b/c", "the registry a.b fails with 500; try again later"),
-        (400, error("X", "x" * 500), "a.b/c:1", f"a.b rejects a.b/c:1 with 400 ({'x' * 200}); "),
+        (400, error("X", "x" * 900), "a.b/c:1", f"a.b rejects a.b/c:1 with 400 ({'x' * 600}); "),
         (418, b'{"errors": [1]}', "a.b/c:1", "a.b rejects a.b/c:1 with 418; "),
     ],
 )
 def test_other_statuses(status, body, reference, expected):
     assert text_of(status, body, reference).startswith(expected)
+
+
+UNUSED = "Artifact Registry API has not been used in project 7 before or it is disabled."
+ON_PUSH = "gcr.io repo does not exist. Creating on push requires the …createOnPush permission"
+QUOTA = "Quota exceeded for quota metric 'Requests per project per region'"
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "reference", "remedy"),
+    [
+        (403, UNUSED, GOOGLE, "services enable artifactregistry.googleapis.com --project=7'"),
+        (403, "Request is prohibited by organization's policy.", GOOGLE, "no role does"),
+        (
+            403,
+            "This API requires billing to be enabled.",
+            GOOGLE,
+            "projects link my-project --bill",
+        ),
+        (
+            403,
+            ON_PUSH,
+            "eu.gcr.io/my-project/digits",
+            "run 'gcloud artifacts repositories create eu.gcr.io --repository-format=docker "
+            "--location=europe --project=my-project', or have an administrator run 'gcloud "
+            "projects add-iam-policy-binding my-project --member=user:$(gcloud config get account) "
+            "--role=roles/artifactregistry.createOnPushWriter'",
+        ),
+        (
+            429,
+            QUOTA,
+            GOOGLE,
+            "https://console.cloud.google.com/iam-admin/quotas?project=my-project",
+        ),
+    ],
+)
+def test_google_s_reason_has_the_same_remedy_as_at_its_apis(status, message, reference, remedy):
+    text = text_of(status, error("DENIED", message), reference, USER)
+    assert f"({message})" in text
+    assert remedy in text
+    assert "docker login" not in text
+    assert ("artifactregistry.writer" in text) is False
+
+
+def test_container_registry_has_ended():
+    for body in (b"", b"Container Registry is deprecated and shutting down, please use the tool"):
+        text = text_of(412, body, "gcr.io/my-project/base:1", USER, pushing=False)
+        assert text == (
+            "pull of gcr.io/my-project/base denied (Container Registry has ended); move its images "
+            "with 'gcloud artifacts docker upgrade migrate --projects=my-project', or use one in "
+            "Artifact Registry: REGION-docker.pkg.dev/my-project/REPOSITORY/IMAGE"
+        )
 
 
 def text_of_connection(url, reference="a.b/c", **options):
