@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import timestamps
 from distlaunch.errors import GoogleError
+from distlaunch.failure_reasons import grant
 from distlaunch.google.jobs import (
     JobState,
     error_message,
@@ -16,7 +17,7 @@ from distlaunch.google.jobs import (
 )
 from distlaunch.google.logs import PLATFORM, job_query, read_page, task_of_replica
 from distlaunch.job.vertex import fields
-from distlaunch.ui.failure import PREEMPTED, TIMED_OUT, VICTIM, FailureReport, explain
+from distlaunch.ui.failure import PREEMPTED, TIMED_OUT, VICTIM, Cause, FailureReport, explain
 from distlaunch.ui.tensorflow_noise import without_noise
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from distlaunch.google.jobs import Jobs
     from distlaunch.google.logs import LogEntry
-    from distlaunch.ui.failure import Cause
 
 _REPLICAS = re.compile(r"replicas? ((?:workerpool[0-3]-[0-9]+(?:, | and )?)+)")
 _REPLICA = re.compile(r"workerpool[0-3]-[0-9]+")
@@ -51,8 +51,9 @@ def find_failure(jobs: Jobs, job: Mapping[str, Any]) -> FailureReport | None:
         return FailureReport.of(None, explain(message), ())
     try:
         errors = _last_errors(jobs, job)
+        no_log = None if errors else _no_log(jobs, job)
     except GoogleError:  # the log cannot be read; the error has the last lines of a task
-        errors = {}
+        errors, no_log = {}, None
     match = _REPLICAS.search(message)
     named = [task_of_replica(job, name) for name in _REPLICA.findall(match[1])] if match else []
     known = PREEMPTED if is_preempted(job) else explain(platform_message(job))
@@ -70,7 +71,7 @@ def find_failure(jobs: Jobs, job: Mapping[str, Any]) -> FailureReport | None:
     code = _EXIT_CODE.search(message)
     reason = explain(message, exit_code=int(code[1]) if code else None)
     first = tasks[0] if tasks else None
-    return FailureReport.of(first, reason, _lines(errors.get(first or "", [])))
+    return FailureReport.of(first, reason or no_log, _lines(errors.get(first or "", [])))
 
 
 def _has_timed_out(job: Mapping[str, Any]) -> bool:
@@ -89,7 +90,7 @@ def _last_errors(jobs: Jobs, job: Mapping[str, Any]) -> dict[str, list[LogEntry]
     Lines that TensorFlow writes in every job are left out.
     """
     query, token = job_query(job, (), "ERROR"), None
-    since = timestamps.parse_or(job.get("createTime"), 0.0) - _CLOCK_SKEW
+    since = _log_start(job)
     newest: dict[str, list[LogEntry]] = {}
     for _ in range(_MAX_PAGES):
         page, token = read_page(jobs, query, since, token, retry_deadline=0, is_newest_first=True)
@@ -100,6 +101,23 @@ def _last_errors(jobs: Jobs, job: Mapping[str, Any]) -> dict[str, list[LogEntry]
         if token is None:
             break
     return {task: newest[task][:_LAST_ENTRIES][::-1] for task in reversed(newest)}
+
+
+def _no_log(jobs: Jobs, job: Mapping[str, Any]) -> Cause | None:
+    """Return the likely cause of a job without any line of its tasks, None if there is one."""
+    page, _ = read_page(jobs, job_query(job, ()), _log_start(job), retry_deadline=0)
+    if any(entry.task != PLATFORM for entry in page):
+        return None
+    spec = job.get("jobSpec") or job.get("trialJobSpec") or {}
+    member = f"serviceAccount:{spec.get('serviceAccount') or 'ACCOUNT_OF_THE_JOB'}"
+    return Cause(
+        "there is no log: the job's service account may have no permission to write one",
+        grant(f"projects add-iam-policy-binding {jobs.project}", member, "roles/logging.logWriter"),
+    )
+
+
+def _log_start(job: Mapping[str, Any]) -> float:
+    return timestamps.parse_or(job.get("createTime"), 0.0) - _CLOCK_SKEW
 
 
 def _last_cause(entries: Sequence[LogEntry]) -> tuple[float, Cause | None]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
+
+from distlaunch.failure_reasons import find_remedy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 KEPT_LINES = 10  # of the task that failed first
+_MAX_LINE = 400  # characters of a line that are quoted
 _FOOTER = "To find out more about why your job exited"  # Vertex AI's link to the log
 
 
@@ -59,146 +61,197 @@ class FailureReport:
         return "\n".join(filter(None, rows))
 
 
+class _Known(NamedTuple):
+    """A cause: the pattern of its texts, and what is printed with the group ``name``, if any."""
+
+    pattern: str
+    reason: str
+    remedy: str
+
+
 # The last line that matches decides, and the first pattern that it matches. The texts are those of
 # the programs named in the comments.
-_CAUSES: tuple[tuple[str, str, str], ...] = (
+_CAUSES = (
     # Vertex AI: jobs of which the region has no machines
-    (
-        (
-            r"resources are insufficient in region|resource_pool_exhausted"
-            r"|does not have enough resources available"
-        ),
+    _Known(
+        r"resources are insufficient in region|resource_pool_exhausted"
+        r"|does not have enough resources available",
         "the region has no machines of this type now",
         "try another region (scheduling.regions), another machine type, or later",
     ),
     # Vertex AI: custom_model_training_* quotas; googleapis.com: RESOURCE_EXHAUSTED
-    (
+    _Known(
         r"quota metrics? exceed|quota '?[\w.]+'? exceeded|the quota is exceeded",
         "a quota is exceeded",
         "request more of it in the Cloud console, or use fewer or other machines",
     ),
     # Docker, containerd, Artifact Registry
-    (
-        (
-            r"manifest unknown|failed to pull image|errimagepull|pull access denied"
-            r"|(container|docker) image.{0,200}(not found|not exist)|downloadartifacts"
-        ),
+    _Known(
+        r"manifest unknown|failed to pull image|errimagepull|pull access denied"
+        r"|(container|docker) image.{0,200}(not found|not exist)|downloadartifacts",
         "the image cannot be pulled: it does not exist, or the service agent may not read it",
         "run 'distlaunch check': it verifies the image and who may pull it",
     ),
     # containerd, with Vertex AI's termination reason
-    (
+    _Known(
         r"termination reason: starterror|failed to create containerd task",
         "the image has no such command, or it cannot be run",
         "try it here with 'distlaunch local --docker'",
     ),
-    # TensorFlow: ResourceExhaustedError of an allocator; the CUDA driver
-    (
-        (
-            r"out of memory on gpu|out of memory on /device:gpu|cuda_error_out_of_memory"
-            r"|oom when allocating tensor.{0,400}device:gpu|out of memory on \S*gpu"
-        ),
+    # PyTorch, its data loaders
+    _Known(
+        r"out of shared memory|torch_\w+.{0,40}no space left on device",
+        "the container's shared memory (/dev/shm) is full",
+        "use num_workers=0, or torch.multiprocessing.set_sharing_strategy('file_system')",
+    ),
+    # TensorFlow: ResourceExhaustedError of an allocator; the CUDA driver, XLA, PyTorch
+    _Known(
+        r"cuda_error_out_of_memory|out of memory on \S*gpu|(cuda|xla).{0,200}out of memory"
+        r"|oom when allocating tensor.{0,400}device:gpu|out of memory in memory space hbm",
         "the memory of a GPU is full",
         "use a smaller --batch-size, or a machine with larger GPUs",
     ),
     # Vertex AI, Docker (exit code 137), Linux (SIGKILL), the trainer, TensorFlow on CPUs
-    (
-        (
-            r"(out[ -]of|replicas low on)[ -]memory|memoryerror|cannot allocate memory"
-            r"|std::bad_alloc|oom when allocating tensor"
-        ),
+    _Known(
+        r"(out[ -]of|replicas low on)[ -]memory|memoryerror|cannot allocate memory"
+        r"|std::bad_alloc|oom when allocating tensor",
         "the task ran out of memory",
         "use a smaller --batch-size, no --cache memory, or a machine with more memory",
     ),
     # Compute Engine: Spot machines and maintenance
-    (
-        r"\bpreempted\b",
-        *PREEMPTED,
-    ),
+    _Known(r"\bpreempted\b", *PREEMPTED),
     # Vertex AI, after three attempts
-    (
+    _Known(
         r"internal error occurred for the current attempt",
         "Vertex AI had an internal error, also when it retried the job",
         "submit again with --job-dir of this job, later or in another region",
     ),
     # the trainer: loss, --check-numerics; Keras: TerminateOnNaN
-    (
-        (
-            r"\b(nan|infinity or nan|-?inf(inity)?)\b.{0,80}(in the output of|loss|gradient)"
-            r"|the loss is not finite|\bloss(es)?\b.{0,20}\bnan\b|invalid loss"
-        ),
+    _Known(
+        r"\b(nan|infinity or nan|-?inf(inity)?)\b.{0,80}(in the output of|loss|gradient)"
+        r"|the loss is not finite|\bloss(es)?\b.{0,20}\bnan\b|invalid loss",
         "the loss or a tensor became NaN or infinite",
         "lower the learning rate; --check-numerics names the operation",
     ),
     # Python, of TensorFlow 1
-    (
+    _Known(
         r"no module named '?tensorflow\.(contrib|estimator)",
         "the program is of TensorFlow 1",
         "port its training to a Keras model and fit()",
     ),
     # Python
-    (
-        r"modulenotfounderror: no module named '?(?P<name>[\w.]+)|importerror: ",
+    _Known(
+        r"(error|python[\d.]*): no module named '?(?P<name>[\w.]+)"
+        r"|importerror: missing optional dependency '(?P<other>[\w.-]+)",
         "a Python module cannot be imported{name}",
         "add its package to requirements.txt, or its file to the module's package",
     ),
-    # argparse
-    (
-        (
-            r"error: (?P<name>unrecognized arguments: [^\n]*|argument [^\n]*"
-            r"|the following arguments are required: [^\n]*)"
-        ),
+    _Known(
+        r"(?P<name>numpy\.dtype size changed|multiarray failed to import|against a[bp]i version)"
+        r"|importerror: (?P<other>cannot import name \S+ from [\w.']+( \(\S*-packages\S*\))?$)",
+        "the versions of two packages do not fit{name}",
+        "pin versions that fit together (numpy<2 for a package built for NumPy 1), such as those "
+        "of 'pip freeze' where the program runs",
+    ),
+    # the dynamic linker, by Python or a program
+    _Known(
+        r"(import|os)error: (?P<name>lib\S+\.so\S*): cannot open shared object file"
+        r"|version `(?P<other>(glibc|glibcxx|cxxabi)_[\d.]+)' not found",
+        "the image does not have a library of the system that a package needs{name}",
+        "install it with apt-get in a Dockerfile of your own, or take a newer base image (OpenCV: "
+        "opencv-python-headless, CUDA: tensorflow[and-cuda])",
+    ),
+    # Linux, of a container's command
+    _Known(
+        r"exec (?P<name>\S+): exec format error",
+        "the image is for another platform than linux/amd64, or a script has no #! line{name}",
+        "build the image with 'docker build --platform linux/amd64'",
+    ),
+    _Known(
+        r"exec (?P<name>/\S+): no such file or directory|\\r\W*: (command not found|no such file)"
+        r"|\^m: bad interpreter",
+        "the lines of a script end with CR LF, or the image does not have its #! program{name}",
+        "convert it to LF, such as with dos2unix, or correct its #! line",
+    ),
+    # argparse, absl, click, fire
+    _Known(
+        r"error: (?P<name>unrecognized arguments: .*|argument .*"
+        r"|the following arguments are required: .*)|(?P<other>unknown command line flag '\w+'"
+        r"|flags? parsing error: .+|no such option: \S+|could not consume arg: \S+)",
         "the program does not take its arguments{name}",
         "correct args in distlaunch.yaml or after '--'; 'distlaunch check' verifies them",
     ),
     # Google's APIs and client libraries
-    (
-        (
-            r"permission '?(?P<name>[a-z]+\.[a-z]+\.[a-z]+)'? denied"
-            r"|(?P<other>\S+ does not have [a-z]+\.[a-z]+\.[a-z]+) access"
-            r"|permission_?denied|\b403\b.{0,40}forbidden"
-        ),
+    _Known(
+        r"^.*permission '?(?P<name>[a-z]+\.[a-z]+\.[a-z]+)'? denied"
+        r"|^.*?(?P<other>\S+ does not have [a-z]+\.[a-z]+\.[a-z]+) (access|permission)"
+        r"|permission_?denied|exceptions\.forbidden: 403|http response code 403",
         "a permission is missing{name}",
         "grant a role with it to the job's service account ('distlaunch check' names the account)",
     ),
+    _Known(
+        r"(?P<name>the specified bucket does not exist|gs://\S+ (was not found|does not exist)"
+        r"|no such object: \S+|not found: (table|dataset) \S+|http response code 404)",
+        "a bucket, file or table does not exist{name}",
+        "correct its name, or create it before the job",
+    ),
+    # Python
+    _Known(
+        r"(?P<name>permissionerror: .*|exec /\S+: permission denied)",
+        "the program may not use a file{name}",
+        "write to the job folder or /tmp (in /gcs/ the job's account needs a role on the bucket), "
+        "and make a script executable with 'chmod +x'",
+    ),
+    _Known(
+        r"segmentation fault|sigsegv",
+        "the program crashed (segmentation fault)",
+        "set PYTHONFAULTHANDLER=1 under env, so that the log has the lines of Python",
+    ),
+    # W&B, TPUClusterResolver
+    _Known(
+        r"api[_ ]key not configured|no api key configured",
+        "W&B has no API key",
+        "set WANDB_API_KEY, or WANDB_MODE=offline, under env",
+    ),
+    _Known(
+        r"please provide a tpu name",
+        "the program looks for a TPU by its name",
+        "use TPUClusterResolver('local') on a machine with a TPU",
+    ),
     # Linux, by its error ENOSPC; Vertex AI
-    (
+    _Known(
         r"no space left on device|replicas low on disk",
         "a disk is full",
         "use a larger boot disk in distlaunch.yaml, or write less",
     ),
     # TensorFlow: DataLossError; the trainer: DataError
-    (
-        (
-            r"dataloss|corrupted record|cannot be parsed|cannot be read|no files? match"
-            r"|reading the data|truncated record"
-        ),
+    _Known(
+        r"dataloss|corrupted record|cannot be parsed|cannot be read|no files? match"
+        r"|reading the data|truncated record",
         "the data cannot be read",
         "see the file and record in the lines; 'distlaunch local' on the same data shows it here",
     ),
     # Python's FileNotFoundError and TensorFlow's NotFoundError
-    (
-        (
-            r"(filenotfounderror|notfounderror|trainer: error): "
-            r"(?P<name>.*no such file or directory.*)"
-        ),
+    _Known(
+        r"(filenotfounderror|notfounderror|trainer: error|python[\d.]*): "
+        r"(?P<name>.*no such file or directory.*)",
         "a file is missing{name}",
         "correct its path, or write it where every task can read it, such as gs://",
     ),
     # the trainer: peer_watchdog.py; TensorFlow: UnavailableError
-    (
+    _Known(
         r"did not come within \d+ s|has waited \d+ s for",
         "the cluster did not form: a task did not come",
         "see the log of the missing task with --task; check machines and network",
     ),
     # the trainer: step_watchdog.py
-    (
+    _Known(
         r"no step has ended for",
         "a step did not end",
         "see the stacks in the log; --step-timeout sets the limit",
     ),
     # Vertex AI: scheduling.timeout
-    (r"scheduling\.timeout|ran longer than its|exceeded .{0,30}timeout", *TIMED_OUT),
+    _Known(r"scheduling\.timeout|ran longer than its|exceeded .{0,30}timeout", *TIMED_OUT),
 )
 _PATTERNS = tuple(
     (re.compile(pattern, re.IGNORECASE), reason, remedy) for pattern, reason, remedy in _CAUSES
@@ -209,6 +262,17 @@ VICTIM = re.compile(
     r"collective ops is aborted|stopped by a signal",
     re.IGNORECASE,
 )
+
+
+def _known_cause(line: str) -> Cause | None:
+    if remedy := find_remedy(line, in_job=True):
+        return Cause(line.strip()[:_MAX_LINE], remedy.text)
+    for pattern, reason, next_step in _PATTERNS:
+        if match := pattern.search(line):
+            groups = match.groupdict()
+            name = next((groups[key] for key in ("name", "other") if groups.get(key)), "")
+            return Cause(reason.replace("{name}", f": {name.strip()}" if name else ""), next_step)
+    return None
 
 
 def explain(text: str, *, exit_code: int | None = None) -> Cause | None:
@@ -224,12 +288,11 @@ def explain(text: str, *, exit_code: int | None = None) -> Cause | None:
         None if the cause is not known.
     """
     lines = text.partition(_FOOTER)[0].splitlines()
-    for line, (pattern, reason, remedy) in product(reversed(lines), _PATTERNS):
-        match = pattern.search(line)
-        if match:
-            groups = match.groupdict()
-            name = next((groups[key] for key in ("name", "other") if groups.get(key)), "")
-            return Cause(reason.replace("{name}", f": {name.strip()}" if name else ""), remedy)
+    for line in reversed(lines):
+        if cause := _known_cause(line):
+            return cause
+    if exit_code == 139:
+        return _known_cause("segmentation fault")
     if exit_code == 137:
         return Cause(
             "it was killed (SIGKILL), by the system if the memory was full",

@@ -131,7 +131,8 @@ def failure(run, cloud):
     """Return a function that returns the failure of a job by `status`."""
 
     def find(job):
-        done = run("status", job["name"], "--json", *cloud.options())
+        project = job["name"].split("/")[1]
+        done = run("status", job["name"], "--json", *cloud.options(), "--project", project)
         return load_checked("status", done.out)["failure"]
 
     return find
@@ -193,15 +194,19 @@ ERRORS = {
     ),
     f"{STOCKOUT} different accelerator.": (None, "the machine was preempted"),
     "The replica workerpool1-0 exited with a non-zero status of 1. Termination reason: Error. "
-    "KeyError: 1": ("worker:0", "a Python module cannot be imported"),
+    "KeyError: 1": ("worker:0", "a disk is full"),
 }
 
 
 @pytest.fixture(scope="module")
 def failed(cloud):
-    """Return a Spot job whose tasks wrote a line that is not why they failed."""
-    program = "import sys; print('ImportError: no fast path', file=sys.stderr); sys.exit(1)"
-    job = cloud.wait(cloud.launch(program, "", [], []))
+    """Return a Spot job whose worker wrote a line that is not why it failed."""
+    program = (
+        "import sys, time\n"
+        "sys.argv[1] == 'worker' and sys.exit('No space left on device')\n"
+        "time.sleep(60)"
+    )
+    job = cloud.wait(cloud.launch(program, "", ["chief"], ["worker"]))
     job["jobSpec"]["scheduling"] = {"strategy": "SPOT"}
     return job
 
@@ -211,6 +216,15 @@ def test_a_cause_that_vertex_ai_names_decides(message, cloud, failed):
     report = find_failure(cloud.jobs(), {**failed, "error": {"message": message}})
     assert (report.task, report.reason) == ERRORS[message]
     assert bool(report.lines) is (report.task is not None)
+
+
+def test_a_job_without_any_line_in_its_log(cloud, failure):
+    job = cloud.wait(cloud.launch("raise SystemExit(1)", "", []))
+    found = failure(job)
+    assert found["reason"].startswith("there is no log: the job's service account may have no perm")
+    assert found["remedy"].endswith("--role=roles/logging.logWriter'")
+    printed = cloud.wait(cloud.launch("print(1); raise SystemExit(1)", "", []))
+    assert failure(printed)["reason"] is None
 
 
 def test_a_killed_task(cloud, failure):

@@ -42,6 +42,53 @@ TEXTS = {
     "record at 12",
     "a file is missing: [Errno 2] No such file or directory: '/data/a.csv'": "FileNotFoundError: "
     "[Errno 2] No such file or directory: '/data/a.csv'",
+    "a permission is missing: User does not have bigquery.jobs.create": "google.api_core.exceptions"
+    ".Forbidden: 403 POST https://bigquery.googleapis.com/bigquery/v2/projects/p/jobs: Access "
+    "Denied: Project p: User does not have bigquery.jobs.create permission in project p.",
+    "a bucket, file or table does not exist: The specified bucket does not exist": "google.api_core"
+    ".exceptions.NotFound: 404 GET https://storage.googleapis.com/storage/v1/b/x: The specified "
+    "bucket does not exist.",
+    "a bucket, file or table does not exist: HTTP response code 404": "tensorflow.python.framework."
+    "errors_impl.NotFoundError: Error executing an HTTP request: HTTP response code 404 with body",
+    "a bucket, file or table does not exist: Not found: Table p:d.t": "google.api_core.exceptions."
+    "NotFound: 404 Not found: Table p:d.t was not found in location US",
+    "google.api_core.exceptions.PermissionDenied: 403 Request had insufficient": "google.api_core."
+    "exceptions.PermissionDenied: 403 Request had insufficient authentication scopes. [reason: "
+    '"ACCESS_TOKEN_SCOPE_INSUFFICIENT"',
+    "the image does not have a library of the system that a package needs: libGL.so.1": "Import"
+    "Error: libGL.so.1: cannot open shared object file: No such file or directory",
+    "the image does not have a library of the system that a package needs: libgomp.so.1": "OSError:"
+    " libgomp.so.1: cannot open shared object file: No such file or directory",
+    "the image does not have a library of the system that a package needs: GLIBCXX_3.4.30": "Import"
+    "Error: /lib/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by /x/_io.so)",
+    "the versions of two packages do not fit: cannot import name 'Layer' from 'keras'": "Import"
+    "Error: cannot import name 'Layer' from 'keras' (/usr/lib/python3/dist-packages/keras.py)",
+    "the versions of two packages do not fit: numpy.dtype size changed": "ValueError: numpy.dtype "
+    "size changed, may indicate binary incompatibility. Expected 96 from C header, got 88",
+    "a Python module cannot be imported: trainer.task": "/usr/local/bin/python: No module named "
+    "trainer.task",
+    "a Python module cannot be imported: pyarrow": "ImportError: Missing optional dependency "
+    "'pyarrow'. Use pip or conda to install pyarrow.",
+    "the image is for another platform than linux/amd64, or a script": "exec /usr/bin/python: exec "
+    "format error",
+    "the lines of a script end with CR LF, or": "exec /app/start.sh: no such file or directory",
+    "the lines of a script end with CR LF": "/usr/bin/env: 'bash\\r': No such file or directory",
+    "the lines of a script end with": "./run.sh: line 2: $'\\r': command not found",
+    "the program does not take its arguments: Unknown command line flag 'job_dir'": "  Unknown "
+    "command line flag 'job_dir'. Did you mean: log_dir ?",
+    "the program does not take its arguments: No such option: --job-dir": "Error: No such option: "
+    "--job-dir Did you mean --data-dir?",
+    "the program may not use a file: PermissionError: [Errno 13] Permission denied: '/app/out'": ""
+    "PermissionError: [Errno 13] Permission denied: '/app/out'",
+    "the program may not use a file: exec /app/run.sh": "exec /app/run.sh: permission denied",
+    "W&B has no API key": "wandb.errors.UsageError: api_key not configured (no-tty). call "
+    "wandb.login(key=[your_api_key])",
+    "the container's shared memory (/dev/shm) is full": "RuntimeError: DataLoader worker is killed "
+    "by signal: Bus error. It is possible that dataloader's workers are out of shared memory.",
+    "the program crashed (segmentation fault)": "Fatal Python error: Segmentation fault",
+    "the program looks for a TPU by its name": "Please provide a TPU Name to connect to.",
+    "a file is missing: can't open file '/app/t.py'": "python: can't open file '/app/t.py': [Errno "
+    "2] No such file or directory",
     "a disk is full": "OSError: [Errno 28] No space left on device",
     "a disk is": "Replicas low on disk: workerpool0. Specify a larger bootDiskSizeGb "
     "https://cloud.google.com/vertex-ai/docs/reference/rest/v1/DiskSpec and try again.",
@@ -54,6 +101,24 @@ TEXTS = {
     "the job ran longer than its timeout": "The job ran longer than its scheduling.timeout and was "
     "cancelled.",
 }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to",
+        "failed to allocate 7.4G from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+        "XLA:TPU compile permanent error. Ran out of memory in memory space hbm.",
+    ],
+)
+def test_the_memory_of_a_gpu_is_not_that_of_the_machine(text):
+    assert explain(text).reason == "the memory of a GPU is full"
+
+
+def test_the_scopes_of_a_job_come_with_its_account():
+    remedy = explain("403 Request had insufficient authentication scopes.").remedy
+    assert remedy.startswith("set service_account in distlaunch.yaml")
 
 
 def test_vertex_ai_s_link_to_the_log_is_no_part_of_the_reason():
@@ -78,6 +143,12 @@ def test_each_known_text_has_its_reason_and_a_remedy(reason):
         "trainer: error: the checkpoint is not of this model: its optimizer is Adam",
         "ValueError: the shapes (3,) and (4,) differ (trainer/model.py, line 7)",
         "a nanny and financial inference",
+        "ImportError: cannot import name 'f' from 'trainer.data' (/app/trainer/data.py)",
+        "ImportError: cannot import name 'f' from partially initialized module 'a' (/a.py)",
+        "ImportError: this build of the package needs AVX",
+        "urllib3: 403 Client Error: Forbidden for url: https://huggingface.co/x",
+        "wandb: WARNING If you're specifying your api key in code, ensure this code is not shared",
+        "  File '/app/keras/constraints/constraints.py', line 3",
         "W0000 dso_loader.cc:64] Could not load dynamic library 'libnvinfer.so.7'; dlerror: "
         "libnvinfer.so.7: cannot open shared object file: No such file or directory",
         "I0000 coordination_service.cc:630] preemption sync protocol is ready",
@@ -89,7 +160,7 @@ def test_an_unknown_text_has_no_invented_reason(text):
     assert explain(text, exit_code=1) is None
 
 
-@pytest.mark.parametrize(("code", "part"), [(137, "SIGKILL"), (2, "called wrongly")])
+@pytest.mark.parametrize(("code", "part"), [(137, "SIGKILL"), (2, "called wrongly"), (139, "segm")])
 def test_exit_codes_explain_what_no_text_does(code, part):
     assert part in explain("", exit_code=code).reason
     assert explain("No module named 'x'", exit_code=code).reason
