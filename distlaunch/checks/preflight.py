@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from distlaunch.job.machine_catalogue import Catalogue
     from distlaunch.submit.plan import LaunchRequest
 
+_LOOK_UP_TIMEOUT = 7.0  # seconds; the bases of an image are looked up before it
 _FIRST_LINE = "training begins with the line 'chief | strategy: …', after the image is pulled"
 
 
@@ -252,7 +253,7 @@ def check_image(order: LaunchRequest, *, offline: bool = False) -> ImageCheck:
     problems: list[Problem] = []
     try:
         try:
-            plan = plan_image(job, order.folder, recipe, push=push)
+            plan = plan_image(job, order.folder, recipe, push=push, timeout=_LOOK_UP_TIMEOUT)
         except RegistryUnreachable as problem:
             push = False
             base = job.image.base

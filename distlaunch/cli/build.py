@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.option(
     "--no-push",
     is_flag=True,
-    help="Print what would be pushed, and leave the image in Docker.",
+    help="Leave the image in Docker; no registry has to have it.",
 )
 @options.overrides
 @click.pass_obj
@@ -41,8 +41,8 @@ def command(settings: Settings, /, *, no_push: bool, overrides: tuple[str, ...])
     loaded = load_job(Path.cwd(), overrides=overrides)
     for note in loaded.notes:
         console.log(note, "warning")
-    plan = plan_image(loaded.job, Path.cwd(), recipe)
-    console.log(f"{plan.reference}{' would be pushed' if no_push else ''}: {plan.reason}")
+    plan = plan_image(loaded.job, Path.cwd(), recipe, push=not no_push)
+    console.log(f"{plan.reference}: {plan.reason}")
     for problem in dockerfile.image_problems(loaded.job, plan.inputs) if plan.inputs else ():
         console.log(problem.line, "warning")
     report = plan.context.report() if plan.context else None

@@ -24,10 +24,18 @@ _CLOCK = re.compile(r"short-lived token|\biat\b|used too early|issued in the fut
 class TokenRequest(Request):
     """Sends a request to a token server, with a shorter timeout than google-auth's of 120 s."""
 
-    def __call__(self, url: str, method: str = "GET", timeout: Any = None, **options: Any) -> Any:
+    def __call__(
+        self,
+        url: str,
+        method: str = "GET",
+        body: Any = None,
+        headers: Any = None,
+        timeout: Any = None,
+        **options: Any,
+    ) -> Any:
         is_shorter = isinstance(timeout, (int, float)) and timeout < TIMEOUT
         limit = timeout if is_shorter else TIMEOUT
-        return super().__call__(url, method, timeout=limit, **options)  # type: ignore[no-untyped-call]
+        return super().__call__(url, method, body, headers, limit, **options)  # type: ignore[no-untyped-call]
 
 
 def refresh(credentials: Credentials) -> None:

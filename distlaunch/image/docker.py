@@ -7,8 +7,10 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from collections import deque
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,6 +25,7 @@ from distlaunch.errors import ImageError, causes_of
 from distlaunch.image.reference import Reference, is_google
 from distlaunch.image.registry import errors
 from distlaunch.image.registry.credentials import find_credentials
+from distlaunch.image.registry.docker_config import load_config
 from distlaunch.ui.events import Notice
 
 if TYPE_CHECKING:
@@ -73,6 +76,7 @@ def connect_docker(timeout: int = 30) -> docker.DockerClient:
     is raised with the remedy if no engine answers.
     """
     address = "the address in DOCKER_HOST or Docker's context"
+    load_config()  # docker-py fails at a broken file
     try:
         address = _docker_address()
         _check_socket(address)
@@ -104,7 +108,19 @@ def _check_socket(address: str) -> None:
 
 def _connection_problem(error: Exception, address: str) -> str:
     causes = list(causes_of(error))
+    if address.startswith("ssh://"):
+        if find_spec("paramiko"):
+            return f"no Docker at {address}; run 'docker --host {address} version' to see why"
+        return (
+            f"Docker at {address} needs the Python package paramiko; run '{sys.executable} -m pip "
+            "install paramiko', or forward its socket with 'ssh -NL' and set DOCKER_HOST to it"
+        )
     if any(isinstance(cause, (FileNotFoundError, ConnectionRefusedError)) for cause in causes):
+        if _is_podman():
+            return (
+                f"podman does not listen at {address}; run 'systemctl --user start podman.socket' "
+                "and 'export DOCKER_HOST=unix://$XDG_RUNTIME_DIR/podman/podman.sock'"
+            )
         return (
             f"Docker is not running at {address}; start Docker ('sudo systemctl start docker', or "
             "Docker Desktop), or set DOCKER_HOST"
@@ -119,6 +135,15 @@ def _connection_problem(error: Exception, address: str) -> str:
         f"cannot connect to Docker at {address} ({reason}); restart Docker, or check DOCKER_HOST, "
         "DOCKER_TLS_VERIFY and DOCKER_CERT_PATH"
     )
+
+
+def _is_podman() -> bool:
+    """Return whether the `docker` command is podman's."""
+    command = shutil.which("docker")
+    if command is None:
+        return False
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=False)
+    return "podman" in f"{done.stdout}{done.stderr}".lower()
 
 
 class Docker:
@@ -292,14 +317,14 @@ def _transfer_error(
 ) -> ImageError:
     """Return the error and the remedy for what Docker reports of a registry."""
     lower, quoted = message.lower(), f" ({_one_line(message)})"
+    if is_google(reference.host) and any(word in lower for word in _RATE):
+        return ImageError(errors.quota_exceeded(reference, quoted))
     if any(word in lower for word in _DENIED):
         reason = _one_line(message)
         return ImageError(errors.denied(reference, login, reason, pushing=action == "push"))
     is_unknown = "name unknown" in lower or ("repository" in lower and "not found" in lower)
     if action == "push" and is_unknown:
         return ImageError(errors.no_repository(reference, quoted))
-    if is_google(reference.host) and any(word in lower for word in _RATE):
-        return ImageError(errors.quota_exceeded(reference, quoted))
     remedy = next(text for parts, text in _REMEDIES.items() if any(part in lower for part in parts))
     return ImageError(
         f"Docker cannot {action} {reference}{quoted}; {remedy.format(host=reference.host)}"

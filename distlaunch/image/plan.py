@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING
 
+from distlaunch.background import BackgroundTask
 from distlaunch.errors import ImageError
 from distlaunch.image.dockerfile import (
     Dockerfile,
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from distlaunch.render.templates import Recipe
 
     Render = Callable[[Job, Path], Recipe]
+    LookUp = Callable[..., list[str | None]]
 
 _TAG_DIGITS = 32  # of a hash in a tag
 _VERSION = 2  # raised when the same Dockerfile gives another image than before
@@ -122,20 +126,22 @@ class ImagePlan:
         return str(self.reference.with_digest(self.digest)) if self.digest else None
 
 
-def plan_image(job: Job, folder: Path, render: Render, *, push: bool = True) -> ImagePlan:
+def plan_image(
+    job: Job, folder: Path, render: Render, *, push: bool = True, timeout: float | None = None
+) -> ImagePlan:
     """Compare a job's image with what the registry has.
 
     `render` returns the Dockerfile and the ignore file: `distlaunch.render.templates.recipe`.
     Unless `push` is true, no registry is contacted, and `image.repository` is not required.
     ImageError is raised if a setting is missing, a file must not go into an image, or the registry
-    refuses.
+    refuses; RegistryUnreachable if a look-up of bases or of the image takes `timeout` seconds.
     """
     image = job.image
     if image.uri:
         reference = Reference.parse(image.uri)
         return ImagePlan(BuildStrategy.EXISTING, "the job names it", reference, reference.digest)
     if not push:
-        inputs = _read_inputs(job, folder, render, pin=False)
+        inputs = _read_inputs(job, folder, render)
         repository = Reference.parse(image.repository or f"distlaunch/{job.name.lower()}")
         reference = repository.with_tag(inputs.tag)
         return ImagePlan(BuildStrategy.DOCKER, "nothing is pushed", reference, inputs=inputs)
@@ -144,12 +150,14 @@ def plan_image(job: Job, folder: Path, render: Render, *, push: bool = True) -> 
             "no image repository set: add image.repository to distlaunch.yaml, e.g. "
             "us-central1-docker.pkg.dev/PROJECT/training/NAME"
         )
-    return _compare_with_registry(
-        Reference.parse(image.repository), _read_inputs(job, folder, render, pin=True)
-    )
+    look_up = partial(_look_up_digests, timeout=timeout)
+    inputs = _read_inputs(job, folder, render, look_up)
+    return _compare_with_registry(Reference.parse(image.repository), inputs, look_up)
 
 
-def _read_inputs(job: Job, folder: Path, render: Render, *, pin: bool) -> BuildInputs:
+def _read_inputs(
+    job: Job, folder: Path, render: Render, look_up: LookUp | None = None
+) -> BuildInputs:
     """Read what an image is built from; base images are looked up while files are hashed."""
     from distlaunch.image.context import read_context
 
@@ -162,8 +170,8 @@ def _read_inputs(job: Job, folder: Path, render: Render, *, pin: bool) -> BuildI
         raise ImageError(f"image.target: the Dockerfile has no stage {target!r}; {remedy}")
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(read_context, folder, texts.ignore)
-        if pin:
-            dockerfile = pin_bases(dockerfile, _look_up_bases(dockerfile.bases))
+        if look_up:
+            dockerfile = pin_bases(dockerfile, _look_up_bases(dockerfile.bases, look_up))
         context = reading.result()
     named = str(texts.own_dockerfile or "Dockerfile"), str(texts.own_ignore or ".dockerignore")
     inputs = BuildInputs(folder, dockerfile, context, None, texts.wheel, *named)
@@ -213,12 +221,17 @@ def _pin_base(stage: Stage, digests: Mapping[str, str]) -> Stage:
     )
 
 
-def _look_up_bases(bases: Iterable[str]) -> Mapping[str, str]:
-    """Return each base image by its digest."""
+def _look_up_bases(bases: Iterable[str], look_up: LookUp) -> Mapping[str, str]:
+    """Return each base image by its digest; they are looked up at the same time."""
+    references = {base: Reference.parse(base) for base in bases}
+    tasks = {
+        base: BackgroundTask(partial(look_up, reference))
+        for base, reference in references.items()
+        if reference.digest is None
+    }
     pinned = {}
-    for base in bases:
-        reference = Reference.parse(base)
-        digest = reference.digest or _look_up_digests(reference)[0]
+    for base, reference in references.items():
+        digest = tasks[base].result()[0] if base in tasks else reference.digest
         if digest is None:
             raise ImageError(
                 f"base image {base} does not exist; check image.base in distlaunch.yaml, "
@@ -228,10 +241,12 @@ def _look_up_bases(bases: Iterable[str]) -> Mapping[str, str]:
     return pinned
 
 
-def _compare_with_registry(repository: Reference, inputs: BuildInputs) -> ImagePlan:
+def _compare_with_registry(
+    repository: Reference, inputs: BuildInputs, look_up: LookUp
+) -> ImagePlan:
     reference = repository.with_tag(inputs.tag)
     tags = [inputs.tag, *([inputs.environment.tag] if inputs.environment else [])]
-    digest, *rest = _look_up_digests(repository, *tags)
+    digest, *rest = look_up(repository, *tags)
     environment = rest[0] if rest else None
     if digest and (environment or inputs.environment is None):
         strategy, reason = BuildStrategy.UP_TO_DATE, "the registry has this image"
@@ -247,12 +262,22 @@ def _compare_with_registry(repository: Reference, inputs: BuildInputs) -> ImageP
     return ImagePlan(strategy, reason, reference, digest, environment, inputs)
 
 
-def _look_up_digests(repository: Reference, *tags: str) -> list[str | None]:
+def _look_up_digests(repository: Reference, *tags: str, timeout: float | None) -> list[str | None]:
     """Return the digests of a repository's tags, by default of the reference's own."""
     from distlaunch.image.registry.client import Registry
+    from distlaunch.image.registry.errors import RegistryUnreachable
 
-    with Registry(repository) as registry, ThreadPoolExecutor(len(tags) or 1) as pool:
-        return list(pool.map(registry.digest, tags or (None,)))
+    end = None if timeout is None else time.monotonic() + timeout
+    with Registry(repository) as registry:
+        # On threads that do not keep the process alive, other than those of a pool.
+        tasks = [BackgroundTask(partial(registry.digest, tag)) for tag in tags or (None,)]
+        try:
+            return [task.result(end and max(0.0, end - time.monotonic())) for task in tasks]
+        except TimeoutError:
+            raise RegistryUnreachable(
+                f"no response about {repository} from {repository.host}, or from the server of "
+                f"its tokens, within {timeout:g} s; check the network"
+            ) from None
 
 
 def _hashed(data: object) -> str:

@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from distlaunch.checks import preflight
 from distlaunch.checks.preflight import CheckOptions, check_image, run_checks
 from distlaunch.checks.report import format_plan
 
@@ -65,6 +66,17 @@ def test_an_unreachable_registry_is_a_warning(plain, repository):
     assert image.plan
     assert not image.registry_contacted
     assert image.files == {"requirements.txt", "program.py"}
+
+
+def test_a_silent_registry_does_not_delay_the_checks(plain, monkeypatch):
+    monkeypatch.setattr(preflight, "_LOOK_UP_TIMEOUT", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        host = f"localhost:{server.getsockname()[1]}"
+        for base, where in (("base@sha256:" + "0" * 64, "repository"), ("base:1", "base")):
+            image = f"image={{repository: '{host}/unused/digits', base: '{host}/{base}'}}"
+            [problem] = check_image(plain.order(image)).problems
+            assert (problem.code, problem.where) == ("registry-unreachable", f"image.{where}")
+            assert problem.what.startswith(f"no response about {host}/")
 
 
 def test_a_large_context_is_a_warning_with_its_largest_file(plain, repository):

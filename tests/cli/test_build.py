@@ -41,6 +41,14 @@ def test_a_registry_that_is_not_there_is_one_line(cli, project):
     )
 
 
+def test_what_is_not_pushed_needs_no_registry(cli, project):
+    project("127.0.0.1:1/digits")
+    done = cli("build", "--no-push", env=os.environ | WITHOUT_DOCKER)
+    assert done.returncode == 1
+    assert re.search(r"digits:\w+: nothing is pushed\n", done.stderr)
+    assert "ocker" in done.stderr.splitlines()[-1]
+
+
 @pytest.mark.slow
 def test_the_image_alone_is_printed(cli, project, engine):
     project(repository := engine.repository(), engine.base)
@@ -64,7 +72,7 @@ def test_what_is_not_pushed_can_be_run(cli, project, engine):
     done = cli("build", "--no-push", env={**os.environ, **engine.environment})
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(rf"{repository}:[0-9a-f]+\n", done.stdout)
-    assert "would be pushed: " in done.stderr
+    assert ": nothing is pushed" in done.stderr
     ran = engine.docker("run", "--rm", done.stdout.strip(), "--epochs", "5")
     assert ran.stdout == "ran --epochs 5\n"
     listed = requests.get(f"http://{repository.replace('/', '/v2/')}/tags/list", timeout=10)

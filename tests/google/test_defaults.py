@@ -87,3 +87,12 @@ def test_broken_files_are_ignored(gcloud, broken, no_credentials):
     assert (auth.default_project(), auth.default_region()) == (None, None)
     (no_credentials / "active_config").write_bytes(b"\xff")
     assert auth.default_region() is None
+
+
+def test_the_metadata_server_of_google_s_machines_names_the_project(gcloud, monkeypatch):
+    monkeypatch.setattr("google.auth.default", lambda: (None, "of-the-machine"))
+    assert auth.default_project() is None  # no request from another machine
+    monkeypatch.setenv("GCE_METADATA_HOST", "127.0.0.1:1")
+    assert auth.default_project() == "of-the-machine"
+    gcloud("application_default_credentials.json", "{}")
+    assert auth.default_project() is None

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import socket
+import sys
 from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
@@ -62,6 +63,25 @@ def test_docker_that_cannot_be_reached(tmp_path, monkeypatch, address, error):
         hung.bind(str(tmp_path / "hung.sock"))
         hung.listen()
         assert connection_error(timeout=0.2).startswith(error.format(address))
+
+
+def test_docker_by_ssh_needs_a_package_of_docker_py(monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "ssh://me@127.0.0.1:1")
+    monkeypatch.setitem(sys.modules, "paramiko", None)
+    text = connection_error()
+    assert text.startswith("Docker at ssh://me@127.0.0.1:1 needs the Python package paramiko; run ")
+    assert "-m pip install paramiko'" in text
+
+
+def test_a_docker_command_of_podman(monkeypatch, tmp_path):
+    (tmp_path / "docker").write_text("#!/bin/sh\necho podman version 4.3.1\n")
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
+    assert connection_error() == (
+        "podman does not listen at unix:///nowhere.sock; run 'systemctl --user start "
+        "podman.socket' and 'export DOCKER_HOST=unix://$XDG_RUNTIME_DIR/podman/podman.sock'"
+    )
 
 
 def test_without_permission_there_is_a_group_to_join(monkeypatch):
@@ -135,6 +155,8 @@ def docker(tmp_path, monkeypatch):
         (HUB, DENIED, f"push of {HUB.name} denied ({DENIED}); run 'docker login docker.io'"),
         (GOOGLE, DENIED, "run 'gcloud auth application-default login'"),
         (GOOGLE, "name unknown: x", "run 'gcloud artifacts repositories create training --repo"),
+        (GOOGLE, "denied: Quota exceeded for x", "com/iam-admin/quotas?project=p"),
+        (GOOGLE, "toomanyrequests: Quota exceeded for x", "com/iam-admin/quotas?project=p"),
         (HUB, "write /x: no space left on device", "free space with 'docker system prune'"),
         (HUB, "http: server gave HTTP response to HTTPS client", "add docker.io to insecure-reg"),
         (HUB, "x509: unknown authority", "/etc/docker/certs.d/docker.io/ca.crt"),

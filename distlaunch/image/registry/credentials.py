@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import re
 import threading
-import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from distlaunch.errors import GoogleError, ImageError, RetryableError
-from distlaunch.image.reference import DOCKER_HUB, is_google, is_loopback
+from distlaunch.image.reference import is_google, is_loopback
+from distlaunch.image.registry.docker_config import find_entry, load_config
 from distlaunch.image.registry.errors import RegistryUnreachable, denied, registry_message
 
 if TYPE_CHECKING:
@@ -45,22 +45,19 @@ def find_credentials(host: str) -> Credentials | None:
     ImageError is raised if Docker's configuration or its credential helper fails, or Google
     returns no token.
     """
-    from docker import auth
     from docker.errors import DockerException
 
+    config = load_config()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # docker-py's, of a missing helper: it is an error
-            config = auth.load_config()
-            if is_google(host):
-                stored = _from_docker(config.auths.get(host))
-                return stored or _from_google() or _from_docker(config.resolve_authconfig(host))
-            return _from_docker(config.resolve_authconfig(None if host == DOCKER_HUB else host))
-    except (DockerException, ValueError) as problem:
+        if is_google(host):
+            stored = _from_docker(config.auths.get(host))
+            return stored or _from_google() or _from_docker(find_entry(config, host))
+        return _from_docker(find_entry(config, host))
+    except DockerException as problem:
+        reason = " ".join(str(problem.__cause__ or problem).split())
         raise ImageError(
-            f"docker's configuration has no usable credentials for {host} "
-            f"({problem.__cause__ or problem}); run 'docker login {host}', or correct "
-            "~/.docker/config.json"
+            f"docker's configuration has no usable credentials for {host} ({reason}); run 'docker "
+            f"login {host}', or correct ~/.docker/config.json"
         ) from problem
 
 

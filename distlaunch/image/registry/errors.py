@@ -8,6 +8,7 @@ from distlaunch.errors import ImageError, causes_of
 from distlaunch.failure_reasons import CURRENT_ACCOUNT, find_remedy, grant, more_quota
 from distlaunch.google.auth import login_remedy
 from distlaunch.image.reference import is_google
+from distlaunch.image.registry import docker_config
 
 if TYPE_CHECKING:
     import requests
@@ -100,7 +101,7 @@ def denied(
     if is_google(reference.host):
         return f"{head}; {_google_remedy(reference, credentials, message, pushing=pushing)}"
     if credentials is None:
-        return f"{head}; run 'docker login {reference.host}'"
+        return f"{head}; {docker_config.login_remedy(reference.host)}"
     return (
         f"{head}; the credentials from {credentials.source} do not suffice, "
         f"run 'docker login {reference.host}' with others"
