@@ -27,6 +27,7 @@ from distlaunch.exit_codes import EXIT_ERROR, EXIT_USAGE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+SILENT = "TOKEN_SERVER_SILENT"  # the reason of a RetryableError
 _READER_GONE = (errno.EPIPE, errno.EIO, errno.ECONNRESET)  # of a pipe, a terminal, a socket
 
 

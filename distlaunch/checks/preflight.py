@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from typing import TYPE_CHECKING
 
 from distlaunch.background import BackgroundTask
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from distlaunch.job.machine_catalogue import Catalogue
     from distlaunch.submit.plan import LaunchRequest
 
-_LOOK_UP_TIMEOUT = 7.0  # seconds; the bases of an image are looked up before it
+_REGISTRY_TIMEOUT = 8.0  # seconds for all look-ups of the image and its bases
 _FIRST_LINE = "training begins with the line 'chief | strategy: …', after the image is pulled"
 
 
@@ -253,13 +254,15 @@ def check_image(order: LaunchRequest, *, offline: bool = False) -> ImageCheck:
     problems: list[Problem] = []
     try:
         try:
-            plan = plan_image(job, order.folder, recipe, push=push, timeout=_LOOK_UP_TIMEOUT)
-        except RegistryUnreachable as problem:
+            planning = BackgroundTask(partial(plan_image, job, order.folder, recipe, push=push))
+            plan = planning.result(_REGISTRY_TIMEOUT if push else None)
+        except (RegistryUnreachable, TimeoutError) as problem:
             push = False
+            text = str(problem) or f"no response within {_REGISTRY_TIMEOUT:g} s"
             base = job.image.base
             where = "image.base" if base and base in str(problem) else "image.repository"
             remedy = "'distlaunch submit' needs it"
-            problems.append(warning("registry-unreachable", where, str(problem), remedy))
+            problems.append(warning("registry-unreachable", where, text, remedy))
             plan = plan_image(job, order.folder, recipe, push=False)
     except ImageError as refusal:
         problems += map(_refusal, refusal.lines)

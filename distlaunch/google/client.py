@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from distlaunch import __version__
-from distlaunch.errors import RetryableError, UsageError
+from distlaunch.errors import SILENT, RetryableError, UsageError
 from distlaunch.google import api_errors, auth
 from distlaunch.retry import RETRY_DEADLINE, Backoff
 
@@ -124,12 +124,6 @@ class Session:
         is_refused = error.reason == "UNREACHABLE" and not error.may_have_been_processed
         return is_refused and is_loopback(self.endpoint)
 
-    def is_signed_out(self, error: RetryableError) -> bool:
-        """Whether no token server has responded yet, so that the network may drop the requests."""
-        from distlaunch.google.tokens import SILENT
-
-        return error.reason == SILENT and self.credentials.token is None
-
     def _attempt(self, send: Callable[[], Response], service: str, host: str) -> dict[str, Any]:
         response = self._send(send, host)
         if not 200 <= response.status_code < 300:
@@ -181,7 +175,9 @@ class Retries:
     def wait(self, error: RetryableError) -> None:
         """Wait before the next attempt; raise the error if there should be none."""
         session, backoff = self._session, self._backoff
-        is_final = session.is_emulator_down(error) or session.is_signed_out(error)
+        # A token server that has not responded yet will not: the network drops the requests.
+        is_silent = error.reason == SILENT and session.credentials.token is None
+        is_final = is_silent or session.is_emulator_down(error)
         delay = None if is_final else backoff.next_delay(error.wait)
         if delay is None:
             raise error

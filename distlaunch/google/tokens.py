@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.auth.transport.requests import Request
 
-from distlaunch.errors import GoogleError, RetryableError, causes_of
+from distlaunch.errors import SILENT, GoogleError, RetryableError, causes_of
 from distlaunch.failure_reasons import find_remedy
 from distlaunch.google.api_errors import error_object, root_cause
 from distlaunch.google.auth import federated_member, login_remedy
@@ -15,7 +15,6 @@ from distlaunch.google.auth import federated_member, login_remedy
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials
 
-SILENT = "TOKEN_SERVER_SILENT"  # the reason of the error without a response
 TIMEOUT = 8.0  # seconds; a token server responds at once, or a firewall drops the request
 
 _CLOCK = re.compile(r"short-lived token|\biat\b|used too early|issued in the future", re.IGNORECASE)
@@ -24,18 +23,10 @@ _CLOCK = re.compile(r"short-lived token|\biat\b|used too early|issued in the fut
 class TokenRequest(Request):
     """Sends a request to a token server, with a shorter timeout than google-auth's of 120 s."""
 
-    def __call__(
-        self,
-        url: str,
-        method: str = "GET",
-        body: Any = None,
-        headers: Any = None,
-        timeout: Any = None,
-        **options: Any,
-    ) -> Any:
+    def __call__(self, *args: Any, timeout: Any = None, **options: Any) -> Any:
         is_shorter = isinstance(timeout, (int, float)) and timeout < TIMEOUT
-        limit = timeout if is_shorter else TIMEOUT
-        return super().__call__(url, method, body, headers, limit, **options)  # type: ignore[no-untyped-call]
+        options["timeout"] = timeout if is_shorter else TIMEOUT
+        return super().__call__(*args, **options)  # type: ignore[no-untyped-call]
 
 
 def refresh(credentials: Credentials) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from functools import partial
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from distlaunch.render.templates import Recipe
 
     Render = Callable[[Job, Path], Recipe]
-    LookUp = Callable[..., list[str | None]]
 
 _TAG_DIGITS = 32  # of a hash in a tag
 _VERSION = 2  # raised when the same Dockerfile gives another image than before
@@ -126,22 +123,20 @@ class ImagePlan:
         return str(self.reference.with_digest(self.digest)) if self.digest else None
 
 
-def plan_image(
-    job: Job, folder: Path, render: Render, *, push: bool = True, timeout: float | None = None
-) -> ImagePlan:
+def plan_image(job: Job, folder: Path, render: Render, *, push: bool = True) -> ImagePlan:
     """Compare a job's image with what the registry has.
 
     `render` returns the Dockerfile and the ignore file: `distlaunch.render.templates.recipe`.
     Unless `push` is true, no registry is contacted, and `image.repository` is not required.
     ImageError is raised if a setting is missing, a file must not go into an image, or the registry
-    refuses; RegistryUnreachable if a look-up of bases or of the image takes `timeout` seconds.
+    refuses.
     """
     image = job.image
     if image.uri:
         reference = Reference.parse(image.uri)
         return ImagePlan(BuildStrategy.EXISTING, "the job names it", reference, reference.digest)
     if not push:
-        inputs = _read_inputs(job, folder, render)
+        inputs = _read_inputs(job, folder, render, pin=False)
         repository = Reference.parse(image.repository or f"distlaunch/{job.name.lower()}")
         reference = repository.with_tag(inputs.tag)
         return ImagePlan(BuildStrategy.DOCKER, "nothing is pushed", reference, inputs=inputs)
@@ -150,14 +145,12 @@ def plan_image(
             "no image repository set: add image.repository to distlaunch.yaml, e.g. "
             "us-central1-docker.pkg.dev/PROJECT/training/NAME"
         )
-    look_up = partial(_look_up_digests, timeout=timeout)
-    inputs = _read_inputs(job, folder, render, look_up)
-    return _compare_with_registry(Reference.parse(image.repository), inputs, look_up)
+    return _compare_with_registry(
+        Reference.parse(image.repository), _read_inputs(job, folder, render, pin=True)
+    )
 
 
-def _read_inputs(
-    job: Job, folder: Path, render: Render, look_up: LookUp | None = None
-) -> BuildInputs:
+def _read_inputs(job: Job, folder: Path, render: Render, *, pin: bool) -> BuildInputs:
     """Read what an image is built from; base images are looked up while files are hashed."""
     from distlaunch.image.context import read_context
 
@@ -168,13 +161,11 @@ def _read_inputs(
     if target and (not names or dockerfile.stages[-1].name != target.lower()):
         remedy = f"it has {', '.join(names)}" if names else "name one with FROM IMAGE AS NAME"
         raise ImageError(f"image.target: the Dockerfile has no stage {target!r}; {remedy}")
-    with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(read_context, folder, texts.ignore)
-        if look_up:
-            dockerfile = pin_bases(dockerfile, _look_up_bases(dockerfile.bases, look_up))
-        context = reading.result()
+    reading = BackgroundTask(lambda: read_context(folder, texts.ignore))
+    if pin:
+        dockerfile = pin_bases(dockerfile, _look_up_bases(dockerfile.bases))
     named = str(texts.own_dockerfile or "Dockerfile"), str(texts.own_ignore or ".dockerignore")
-    inputs = BuildInputs(folder, dockerfile, context, None, texts.wheel, *named)
+    inputs = BuildInputs(folder, dockerfile, reading.result(), None, texts.wheel, *named)
     if texts.own_dockerfile:
         return inputs
     return replace(inputs, environment=environment_of(dockerfile, inputs.files))
@@ -221,17 +212,12 @@ def _pin_base(stage: Stage, digests: Mapping[str, str]) -> Stage:
     )
 
 
-def _look_up_bases(bases: Iterable[str], look_up: LookUp) -> Mapping[str, str]:
-    """Return each base image by its digest; they are looked up at the same time."""
-    references = {base: Reference.parse(base) for base in bases}
-    tasks = {
-        base: BackgroundTask(partial(look_up, reference))
-        for base, reference in references.items()
-        if reference.digest is None
-    }
+def _look_up_bases(bases: Iterable[str]) -> Mapping[str, str]:
+    """Return each base image by its digest."""
     pinned = {}
-    for base, reference in references.items():
-        digest = tasks[base].result()[0] if base in tasks else reference.digest
+    for base in bases:
+        reference = Reference.parse(base)
+        digest = reference.digest or _look_up_digests(reference)[0]
         if digest is None:
             raise ImageError(
                 f"base image {base} does not exist; check image.base in distlaunch.yaml, "
@@ -241,12 +227,10 @@ def _look_up_bases(bases: Iterable[str], look_up: LookUp) -> Mapping[str, str]:
     return pinned
 
 
-def _compare_with_registry(
-    repository: Reference, inputs: BuildInputs, look_up: LookUp
-) -> ImagePlan:
+def _compare_with_registry(repository: Reference, inputs: BuildInputs) -> ImagePlan:
     reference = repository.with_tag(inputs.tag)
     tags = [inputs.tag, *([inputs.environment.tag] if inputs.environment else [])]
-    digest, *rest = look_up(repository, *tags)
+    digest, *rest = _look_up_digests(repository, *tags)
     environment = rest[0] if rest else None
     if digest and (environment or inputs.environment is None):
         strategy, reason = BuildStrategy.UP_TO_DATE, "the registry has this image"
@@ -262,22 +246,13 @@ def _compare_with_registry(
     return ImagePlan(strategy, reason, reference, digest, environment, inputs)
 
 
-def _look_up_digests(repository: Reference, *tags: str, timeout: float | None) -> list[str | None]:
+def _look_up_digests(repository: Reference, *tags: str) -> list[str | None]:
     """Return the digests of a repository's tags, by default of the reference's own."""
     from distlaunch.image.registry.client import Registry
-    from distlaunch.image.registry.errors import RegistryUnreachable
 
-    end = None if timeout is None else time.monotonic() + timeout
     with Registry(repository) as registry:
-        # On threads that do not keep the process alive, other than those of a pool.
         tasks = [BackgroundTask(partial(registry.digest, tag)) for tag in tags or (None,)]
-        try:
-            return [task.result(end and max(0.0, end - time.monotonic())) for task in tasks]
-        except TimeoutError:
-            raise RegistryUnreachable(
-                f"no response about {repository} from {repository.host}, or from the server of "
-                f"its tokens, within {timeout:g} s; check the network"
-            ) from None
+        return [task.result() for task in tasks]
 
 
 def _hashed(data: object) -> str:

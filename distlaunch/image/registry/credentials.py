@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from distlaunch.errors import GoogleError, ImageError, RetryableError
-from distlaunch.image.reference import is_google, is_loopback
-from distlaunch.image.registry.docker_config import find_entry, load_config
+from distlaunch.image.reference import DOCKER_HUB, is_google, is_loopback
+from distlaunch.image.registry.docker_config import load_config
 from distlaunch.image.registry.errors import RegistryUnreachable, denied, registry_message
 
 if TYPE_CHECKING:
@@ -47,12 +47,13 @@ def find_credentials(host: str) -> Credentials | None:
     """
     from docker.errors import DockerException
 
-    config = load_config()
+    config = load_config(host)
+    key = None if host == DOCKER_HUB else host
     try:
         if is_google(host):
             stored = _from_docker(config.auths.get(host))
-            return stored or _from_google() or _from_docker(find_entry(config, host))
-        return _from_docker(find_entry(config, host))
+            return stored or _from_google() or _from_docker(config.resolve_authconfig(key))
+        return _from_docker(config.resolve_authconfig(key))
     except DockerException as problem:
         reason = " ".join(str(problem.__cause__ or problem).split())
         raise ImageError(

@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import json
 import shutil
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import ImageError, os_reason
-from distlaunch.image.reference import DOCKER_HUB
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from docker.auth import AuthConfig
 
 
-def load_config() -> AuthConfig:
-    """Return Docker's credentials, or raise ImageError for a file that docker-py cannot read."""
+def load_config(host: str = "") -> AuthConfig:
+    """Return Docker's credentials, without the helper of a registry if it is not installed.
+
+    ImageError is raised for a file that docker-py cannot read.
+    """
+    from docker.auth import AuthConfig
+
+    config = _read()
+    return AuthConfig({"auths": config.auths}) if _missing_helper(config, host) else config
+
+
+def login_remedy(host: str) -> str:
+    """Return how to log in to a registry."""
+    from docker.utils.config import find_config_file
+
+    config, login = _read(), f"run 'docker login {host}'"
+    helper = _missing_helper(config, host)
+    if not helper:
+        return login
+    key = "credHelpers" if host in config.cred_helpers else "credsStore"
+    return f"remove {key} ({helper} is not installed) from {find_config_file()}, and {login}"
+
+
+def _read() -> AuthConfig:
     from docker import auth
     from docker.errors import DockerException
     from docker.utils.config import find_config_file
@@ -26,52 +44,21 @@ def load_config() -> AuthConfig:
     path = find_config_file()
     try:
         if path and Path(path).name == "config.json":
-            _require_object(Path(path))
+            json.loads(Path(path).read_bytes())
         return auth.load_config()
-    except (DockerException, OSError, AttributeError, TypeError, ValueError) as error:
-        reason = os_reason(error) if isinstance(error, OSError) else str(error)
-        raise ImageError(
-            f"{path}: not a configuration of Docker ({reason}); correct the file or remove it"
-        ) from error
-
-
-def _require_object(path: Path) -> None:
-    if not isinstance(json.loads(path.read_bytes()), dict):
-        raise TypeError("expected a JSON object")
-
-
-def find_entry(config: AuthConfig, host: str) -> Mapping[str, str] | None:
-    """Return the entry of a registry as docker-py does, without a helper that is not installed."""
-    from docker.auth import AuthConfig
-
-    if _missing_helper(config, host):
-        config = AuthConfig({"auths": config.auths})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        entry: Mapping[str, str] | None = config.resolve_authconfig(_key(host))
-    return entry
-
-
-def login_remedy(host: str) -> str:
-    """Return how to log in to a registry."""
-    from docker.utils.config import find_config_file
-
-    login = f"run 'docker login {host}'"
-    config = load_config()
-    helper = _missing_helper(config, host)
-    if not helper:
-        return login
-    key = "credHelpers" if host in config.cred_helpers else "credsStore"
-    path = find_config_file()
-    return f"remove {key} from {path}, as its program {helper} is not installed, and {login}"
+    except OSError as error:
+        reason = os_reason(error)
+    except (AttributeError, TypeError):
+        reason = "a value is not of the expected type"
+    except (DockerException, ValueError) as error:
+        reason = str(error)
+    raise ImageError(
+        f"{path}: not a configuration of Docker ({reason}); correct the file or remove it"
+    )
 
 
 def _missing_helper(config: AuthConfig, host: str) -> str:
     """Return the program that is to have a registry's credentials if it is not installed."""
-    store = config.get_credential_store(_key(host))
+    store = config.get_credential_store(host)
     program = f"docker-credential-{store}"
     return program if store and not shutil.which(program) else ""
-
-
-def _key(host: str) -> str | None:
-    return None if host == DOCKER_HUB else host

@@ -112,8 +112,8 @@ def test_a_helper_that_is_not_installed_is_left_out(write, docker_config, recwar
     write(content)
     assert find_credentials("a.b") is None
     assert denied(Reference.parse("a.b/c"), None, "", pushing=False) == (
-        f"pull of a.b/c denied; remove {key} from {docker_config}/config.json, as its program "
-        "docker-credential-gone is not installed, and run 'docker login a.b'"
+        f"pull of a.b/c denied; remove {key} (docker-credential-gone is not installed) from "
+        f"{docker_config}/config.json, and run 'docker login a.b'"
     )
     assert not recwarn
 
