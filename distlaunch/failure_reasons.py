@@ -162,7 +162,7 @@ def find_remedy(
     if not found:
         return None
     match, reason = found[0]
-    filled = _Values(member=CURRENT_ACCOUNT)
+    filled = _Values(member="serviceAccount:ACCOUNT_OF_THE_JOB" if in_job else CURRENT_ACCOUNT)
     for source in (values or {}, match.groupdict() if match else {}):
         filled.update({name: value for name, value in source.items() if value})
     remedy = (in_job and reason.remedy_in_job) or reason.remedy

@@ -258,7 +258,8 @@ def check_image(order: LaunchRequest, *, offline: bool = False) -> ImageCheck:
             plan = planning.result(_REGISTRY_TIMEOUT if push else None)
         except (RegistryUnreachable, TimeoutError) as problem:
             push = False
-            text = str(problem) or f"no response within {_REGISTRY_TIMEOUT:g} s"
+            silence = f"no response of its or its base's registry in {_REGISTRY_TIMEOUT:g} s"
+            text = str(problem) or silence
             base = job.image.base
             where = "image.base" if base and base in str(problem) else "image.repository"
             remedy = "'distlaunch submit' needs it"

@@ -55,7 +55,8 @@ def token_error(error: Exception, credentials: Credentials) -> GoogleError:
         return RetryableError(text, reason="UNREACHABLE", may_have_been_processed=False)
     # The API that impersonates accounts responds as all of Google's, token servers by OAuth.
     body = str(error.args[1] if len(error.args) > 1 else "").encode()
-    reason = str(error_object(body).get("message") or root_cause(error))
+    message = str(error_object(body).get("message") or root_cause(error))
+    reason = " ".join(message.split()).rstrip(".")
     account = getattr(credentials, "service_account_email", None)
     values = {"service": "iamcredentials.googleapis.com", "account": account or ""}
     known = find_remedy(reason, values=values | {"member": federated_member() or ""})

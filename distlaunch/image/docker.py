@@ -137,7 +137,7 @@ def _is_podman() -> bool:
     """Return whether the `docker` command is podman's."""
     command = shutil.which("docker") or "true"
     done = subprocess.run([command, "--version"], capture_output=True, check=False)
-    return b"podman" in done.stdout.lower()
+    return b"podman" in (done.stdout + done.stderr).lower()
 
 
 class Docker:
@@ -313,7 +313,7 @@ def _transfer_error(
     lower, quoted = message.lower(), f" ({_one_line(message)})"
     if is_google(reference.host) and any(word in lower for word in _RATE):
         return ImageError(errors.quota_exceeded(reference, quoted))
-    if any(word in lower for word in _DENIED):
+    if any(word in lower for word in _DENIED) or errors.has_remedy(reference, message):
         reason = _one_line(message)
         return ImageError(errors.denied(reference, login, reason, pushing=action == "push"))
     is_unknown = "name unknown" in lower or ("repository" in lower and "not found" in lower)

@@ -148,7 +148,8 @@ _CAUSES = (
     ),
     _Known(
         r"(?P<name>numpy\.dtype size changed|multiarray failed to import|against a[bp]i version)"
-        r"|importerror: (?P<other>cannot import name \S+ from [\w.']+( \(\S*-packages\S*\))?$)",
+        r"|importerror: (?P<other>cannot import name \S+ from [\w.']+"
+        r"( \((\S*-packages\S*|unknown location)\))?\s*$)",
         "the versions of two packages do not fit{name}",
         "pin versions that fit together (numpy<2 for a package built for NumPy 1), such as those "
         "of 'pip freeze' where the program runs",
@@ -163,13 +164,13 @@ _CAUSES = (
     ),
     # Linux, of a container's command
     _Known(
-        r"exec (?P<name>\S+): exec format error",
+        r"(exec (?P<name>\S+): )?exec format error",
         "the image is for another platform than linux/amd64, or a script has no #! line{name}",
         "build the image with 'docker build --platform linux/amd64'",
     ),
     _Known(
-        r"exec (?P<name>/\S+): no such file or directory|\\r\W*: (command not found|no such file)"
-        r"|\^m: bad interpreter",
+        r"exec (?P<name>/\S+|user process caused): \W?no such file or directory"
+        r"|\\r\W*: (command not found|no such file)|\^m: bad interpreter",
         "the lines of a script end with CR LF, or the image does not have its #! program{name}",
         "convert it to LF, such as with dos2unix, or correct its #! line",
     ),

@@ -76,7 +76,7 @@ def test_a_silent_registry_does_not_delay_the_checks(plain, monkeypatch):
             image = f"image={{repository: '{host}/unused/digits', base: '{host}/{base}'}}"
             [problem] = check_image(plain.order(image)).problems
             assert (problem.code, problem.severity) == ("registry-unreachable", "warning")
-            assert problem.what == "no response within 0.1 s"
+            assert problem.what == "no response of its or its base's registry in 0.1 s"
 
 
 def test_a_large_context_is_a_warning_with_its_largest_file(plain, repository):

@@ -63,6 +63,8 @@ TEXTS = {
     "Error: /lib/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by /x/_io.so)",
     "the versions of two packages do not fit: cannot import name 'Layer' from 'keras'": "Import"
     "Error: cannot import name 'Layer' from 'keras' (/usr/lib/python3/dist-packages/keras.py)",
+    "the versions of two packages do not fit: cannot import name 'a' from 'b'": "Import"
+    "Error: cannot import name 'a' from 'b' (unknown location)",
     "the versions of two packages do not fit: numpy.dtype size changed": "ValueError: numpy.dtype "
     "size changed, may indicate binary incompatibility. Expected 96 from C header, got 88",
     "a Python module cannot be imported: trainer.task": "/usr/local/bin/python: No module named "
@@ -71,6 +73,10 @@ TEXTS = {
     "'pyarrow'. Use pip or conda to install pyarrow.",
     "the image is for another platform than linux/amd64, or a script": "exec /usr/bin/python: exec "
     "format error",
+    "the image is for another platform than linux/amd64, or": "standard_init_linux.go:228: exec "
+    "user process caused: exec format error",
+    "the lines of a script end with CR LF, or the image": "standard_init_linux.go:228: exec user "
+    "process caused: no such file or directory",
     "the lines of a script end with CR LF, or": "exec /app/start.sh: no such file or directory",
     "the lines of a script end with CR LF": "/usr/bin/env: 'bash\\r': No such file or directory",
     "the lines of a script end with": "./run.sh: line 2: $'\\r': command not found",

@@ -26,24 +26,21 @@ def load_config(host: str = "") -> AuthConfig:
 
 def login_remedy(host: str) -> str:
     """Return how to log in to a registry."""
-    from docker.utils.config import find_config_file
-
     config, login = _read(), f"run 'docker login {host}'"
     helper = _missing_helper(config, host)
     if not helper:
         return login
     key = "credHelpers" if host in config.cred_helpers else "credsStore"
-    return f"remove {key} ({helper} is not installed) from {find_config_file()}, and {login}"
+    return f"remove {key} ({helper} is not installed) from {_path()}, and {login}"
 
 
 def _read() -> AuthConfig:
     from docker import auth
     from docker.errors import DockerException
-    from docker.utils.config import find_config_file
 
-    path = find_config_file()
+    path = _path()
     try:
-        if path and Path(path).name == "config.json":
+        if path.endswith("config.json"):
             json.loads(Path(path).read_bytes())
         return auth.load_config()
     except OSError as error:
@@ -55,6 +52,12 @@ def _read() -> AuthConfig:
     raise ImageError(
         f"{path}: not a configuration of Docker ({reason}); correct the file or remove it"
     )
+
+
+def _path() -> str:
+    from docker.utils.config import find_config_file
+
+    return str(find_config_file() or "")
 
 
 def _missing_helper(config: AuthConfig, host: str) -> str:

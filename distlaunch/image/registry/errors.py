@@ -68,7 +68,7 @@ def status_error(
     status, host = response.status_code, reference.host
     if status == 412 and host in _LOCATIONS:
         text = denied(reference, credentials, "Container Registry has ended", pushing=pushing)
-    elif status in (401, 403):
+    elif status in (401, 403) or has_remedy(reference, reason):
         text = denied(reference, credentials, reason, pushing=pushing)
     elif status == 429 and is_google(host):
         text = quota_exceeded(reference, message)
@@ -106,6 +106,11 @@ def denied(
         f"{head}; the credentials from {credentials.source} do not suffice, "
         f"run 'docker login {reference.host}' with others"
     )
+
+
+def has_remedy(reference: Reference, message: str) -> bool:
+    """Whether a message of a registry is one of Google's reasons."""
+    return is_google(reference.host) and find_remedy(message) is not None
 
 
 def _google_remedy(

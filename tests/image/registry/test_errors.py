@@ -109,6 +109,7 @@ QUOTA = "Quota exceeded for quota metric 'Requests per project per region'"
             "projects add-iam-policy-binding my-project --member=user:$(gcloud config get account) "
             "--role=roles/artifactregistry.createOnPushWriter'",
         ),
+        (404, ON_PUSH, "gcr.io/my-project/digits", "repositories create gcr.io --repository-f"),
         (
             429,
             QUOTA,
