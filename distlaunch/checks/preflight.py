@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import partial
 from typing import TYPE_CHECKING
 
 from distlaunch.background import BackgroundTask
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from distlaunch.job.machine_catalogue import Catalogue
     from distlaunch.submit.plan import LaunchRequest
 
-_REGISTRY_TIMEOUT = 8.0  # seconds for all look-ups of the image and its bases
+_REGISTRY_TIMEOUT = 8.0  # seconds for all look-ups of the bases, and for those of the image
 _FIRST_LINE = "training begins with the line 'chief | strategy: …', after the image is pulled"
 
 
@@ -254,16 +253,13 @@ def check_image(order: LaunchRequest, *, offline: bool = False) -> ImageCheck:
     problems: list[Problem] = []
     try:
         try:
-            planning = BackgroundTask(partial(plan_image, job, order.folder, recipe, push=push))
-            plan = planning.result(_REGISTRY_TIMEOUT if push else None)
-        except (RegistryUnreachable, TimeoutError) as problem:
+            plan = plan_image(job, order.folder, recipe, push=push, timeout=_REGISTRY_TIMEOUT)
+        except RegistryUnreachable as problem:
             push = False
-            silence = f"no response of its or its base's registry in {_REGISTRY_TIMEOUT:g} s"
-            text = str(problem) or silence
             base = job.image.base
             where = "image.base" if base and base in str(problem) else "image.repository"
             remedy = "'distlaunch submit' needs it"
-            problems.append(warning("registry-unreachable", where, text, remedy))
+            problems.append(warning("registry-unreachable", where, str(problem), remedy))
             plan = plan_image(job, order.folder, recipe, push=False)
     except ImageError as refusal:
         problems += map(_refusal, refusal.lines)

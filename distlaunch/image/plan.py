@@ -8,7 +8,7 @@ import shlex
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from distlaunch.background import BackgroundTask
 from distlaunch.errors import ImageError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     Render = Callable[[Job, Path], Recipe]
 
+_T = TypeVar("_T")
 _TAG_DIGITS = 32  # of a hash in a tag
 _VERSION = 2  # raised when the same Dockerfile gives another image than before
 
@@ -123,20 +124,32 @@ class ImagePlan:
         return str(self.reference.with_digest(self.digest)) if self.digest else None
 
 
-def plan_image(job: Job, folder: Path, render: Render, *, push: bool = True) -> ImagePlan:
+def plan_image(
+    job: Job, folder: Path, render: Render, *, push: bool = True, timeout: float | None = None
+) -> ImagePlan:
     """Compare a job's image with what the registry has.
 
-    `render` returns the Dockerfile and the ignore file: `distlaunch.render.templates.recipe`.
-    Unless `push` is true, no registry is contacted, and `image.repository` is not required.
-    ImageError is raised if a setting is missing, a file must not go into an image, or the registry
-    refuses.
+    Parameters
+    ----------
+    render
+        Returns the Dockerfile and the ignore file: `distlaunch.render.templates.recipe`.
+    push
+        If not, no registry is contacted, and `image.repository` is not required.
+    timeout
+        Seconds for the look-ups of the bases, and for those of the image; None for no limit.
+
+    Raises
+    ------
+    ImageError
+        If a setting is missing, a file must not go into an image, or a registry refuses or does
+        not respond.
     """
     image = job.image
     if image.uri:
         reference = Reference.parse(image.uri)
         return ImagePlan(BuildStrategy.EXISTING, "the job names it", reference, reference.digest)
     if not push:
-        inputs = _read_inputs(job, folder, render, pin=False)
+        inputs = _read_inputs(job, folder, render, lambda dockerfile: dockerfile)
         repository = Reference.parse(image.repository or f"distlaunch/{job.name.lower()}")
         reference = repository.with_tag(inputs.tag)
         return ImagePlan(BuildStrategy.DOCKER, "nothing is pushed", reference, inputs=inputs)
@@ -145,12 +158,32 @@ def plan_image(job: Job, folder: Path, render: Render, *, push: bool = True) -> 
             "no image repository set: add image.repository to distlaunch.yaml, e.g. "
             "us-central1-docker.pkg.dev/PROJECT/training/NAME"
         )
-    return _compare_with_registry(
-        Reference.parse(image.repository), _read_inputs(job, folder, render, pin=True)
-    )
+    repository = Reference.parse(image.repository)
+
+    def pin(dockerfile: Dockerfile) -> Dockerfile:
+        names = " and ".join(dockerfile.bases)
+        bases = _within(timeout, names, lambda: _look_up_bases(dockerfile.bases))
+        return pin_bases(dockerfile, bases)
+
+    inputs = _read_inputs(job, folder, render, pin)
+    compare = partial(_compare_with_registry, repository, inputs)
+    return _within(timeout, repository.name, compare)
 
 
-def _read_inputs(job: Job, folder: Path, render: Render, *, pin: bool) -> BuildInputs:
+def _within(timeout: float | None, what: str, look_up: Callable[[], _T]) -> _T:
+    """Return the result of a look-up; RegistryUnreachable is raised after `timeout` seconds."""
+    from distlaunch.image.registry.errors import RegistryUnreachable
+
+    try:
+        return BackgroundTask(look_up).result(timeout)
+    except TimeoutError:
+        text = f"no response about {what} within {timeout:g} s"
+        raise RegistryUnreachable(text) from None
+
+
+def _read_inputs(
+    job: Job, folder: Path, render: Render, pin: Callable[[Dockerfile], Dockerfile]
+) -> BuildInputs:
     """Read what an image is built from; base images are looked up while files are hashed."""
     from distlaunch.image.context import read_context
 
@@ -162,8 +195,7 @@ def _read_inputs(job: Job, folder: Path, render: Render, *, pin: bool) -> BuildI
         remedy = f"it has {', '.join(names)}" if names else "name one with FROM IMAGE AS NAME"
         raise ImageError(f"image.target: the Dockerfile has no stage {target!r}; {remedy}")
     reading = BackgroundTask(lambda: read_context(folder, texts.ignore))
-    if pin:
-        dockerfile = pin_bases(dockerfile, _look_up_bases(dockerfile.bases))
+    dockerfile = pin(dockerfile)
     named = str(texts.own_dockerfile or "Dockerfile"), str(texts.own_ignore or ".dockerignore")
     inputs = BuildInputs(folder, dockerfile, reading.result(), None, texts.wheel, *named)
     if texts.own_dockerfile:
