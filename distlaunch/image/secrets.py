@@ -141,6 +141,11 @@ _NAMED_VALUES = [
         rb'"auth"\s*:\s*"[A-Za-z0-9+/]{8,}={0,2}"',
         "a registry's password",
     ),
+    (  # a token as the user of an index or a repository; Google's fixed word is none
+        (b"-url", b"_url", b"find", b"-i", b"-f", b"git+"),
+        rb"(?:index.url|find.links|\B-[if]|git\+)[\s\"'=:]{0,3}https?://(?!oauth2)(?=[\w-]*\d)[\w-]{16,}@",
+        _IN_A_URL,
+    ),
     (  # Kubernetes
         (b"kind: config\n",),
         rb"(?m)^[ \t-]+(?:token|password):[ \t]*[\"']?[^\s\"'<$]{8}",
@@ -155,7 +160,8 @@ _PRIVATE_KEY = re.compile(
 )
 _GOOGLE = re.compile(rb'"type"\s*:\s*"(service_account|authorized_user)"')
 _GOOGLE_SECRET = re.compile(rb'"(?:private_key|refresh_token)"\s*:\s*"[^"]{20}')
-_URL = re.compile(rb"://[^\s/:@(\[\"'`\\]{0,100}:([^\s/@\"'`\\]{1,200})@(?!sha256:)")
+_URL = re.compile(rb"://([^\s/:@(\[\"'`\\]{0,100}):([^\s/@\"'`\\]{1,200})@(?!sha256:)")
+_NO_PASSWORD = b"x-oauth-basic"  # GitHub's; the user is the token
 # Placeholders of shells, Python, templates and documents are not passwords.
 _VARIABLE = re.compile(
     rb"\$\w+|[#$]*\{.*\}|\$\(.*\)|%[sr]|%\(\w+\)s|%\w+%|<.*>|\[.*\]|[A-Z_]+|x+|\*+|\.+|\xe2\x80\xa6"
@@ -186,7 +192,8 @@ def by_content(content: bytes) -> str | None:
         return "credentials of Google Cloud"
     if kind := _named_value(content):
         return kind
-    passwords = _URL.findall(content) if b"://" in content else ()
+    logins = _URL.findall(content) if b"://" in content else ()
+    passwords = (user if password == _NO_PASSWORD else password for user, password in logins)
     return _IN_A_URL if not all(map(_VARIABLE.fullmatch, passwords)) else None
 
 

@@ -106,6 +106,14 @@ SECRETS: list[tuple[str, str | bytes]] = [
     ("a password in a URL", "url = https://user:pass@"),
     ("a password in a URL", "broker: amqp://me:p%40ss@queue:5672"),
     ("a password in a URL", "--index-url https://me:secret@host/simple\nkeras\n"),
+    ("a password in a URL", f"--index-url https://{letters(15)}1{letters(4)}@host/simple\nkeras\n"),
+    ("a password in a URL", f"[global]\nindex-url = https://{letters(19)}7@host/simple\n"),
+    ("a password in a URL", f"export PIP_EXTRA_INDEX_URL='https://{letters(19)}7@host/simple'\n"),
+    ("a password in a URL", f"x @ git+https://{'0123456789abcdef' * 2}abcdef01@github.com/x/y"),
+    (
+        "a password in a URL",
+        f"git+https://{'0123456789abcdef' * 2}abcdef01:x-oauth-basic@github.com",
+    ),
     ("credentials of Kubernetes", f"kind: Config\nusers:\n- user:\n    token: {letters(30)}\n"),
     ("a registry's password", '{"auths": {"host": {"auth": "bWU6c2VjcmV0"}}}'),
 ]
@@ -123,6 +131,9 @@ HARMLESS = {
     "words.py": b"def sk_live_and_let_live_for_as_long_as_it_lasts_and_then_some(): pass\n",
     "inside.py": f"xAKIA{letters(16, string.ascii_uppercase)}".encode(),
     "requirements.txt": b"--index-url https://${USER}:${PASSWORD}@host/simple\nx @ https://host/x.whl\n",
+    "github.txt": b"x @ git+https://${GITHUB_TOKEN}:x-oauth-basic@github.com/org/x.git@v1.2\n",
+    "users.txt": b"-i https://oauth2accesstoken@us-python.pkg.dev/p/r/simple\n-f https://${TOKEN}@host\n"
+    b"git+https://company-1@bitbucket.org/a/b\n",
     "filled.txt": b"--index-url https://me:${PASSWORD}@host/simple\n",
     "config.json": b'{"auth": "none", "layers": 3}',
     ".npmrc": b"//packages.example/:_authToken=${NPM_TOKEN}",
