@@ -89,7 +89,7 @@ def load_job_file(path: Path, overrides: Sequence[Override] = ()) -> Job:
     overridden = OverriddenDocument(document, document.data, overrides)
     job = _to_job(path, overridden)
     _check_reduction_server(job, path, overridden)
-    return job
+    return _with_source_folder(job, path.parent)
 
 
 def _load_with_config(
@@ -124,7 +124,7 @@ def _load_with_config(
     job = _override(job, overrides, config)
     document = _read_optional(path)
     _check_reduction_server(job, path, OverriddenDocument(document, document.data, overrides))
-    return LoadedJob(job, tuple(notes))
+    return LoadedJob(_with_source_folder(job, path.parent), tuple(notes))
 
 
 def _read_optional(path: Path) -> Document:
@@ -269,6 +269,18 @@ def _to_job(path: Path, document: SourceMap, full_job: Job | None = None) -> Job
     if problems or job is None:
         raise job_file_error(path, problems)
     return job
+
+
+def _with_source_folder(job: Job, folder: Path) -> Job:
+    """Set PYTHONPATH to src/ if the job's module is there and nothing else sets it."""
+    module = (job.script_module or job.module).partition(".")[0]
+    paths = [[folder / each / name for name in (module, f"{module}.py")] for each in (".", "src")]
+    is_there = [any(path.exists() for path in pair) for pair in paths]
+    dockerfile = folder / (job.image.dockerfile or "Dockerfile")
+    is_set = dockerfile.is_file() and b"PYTHONPATH" in dockerfile.read_bytes()
+    is_set = is_set or "PYTHONPATH" in job.env or bool(job.image.uri or job.script)
+    env = {"PYTHONPATH": "src"} if is_there == [False, True] and not is_set else {}
+    return replace(job, env={**job.env, **env})
 
 
 def _append_args(job: Job, args: tuple[str, ...]) -> Job:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from distlaunch import __version__, resources
-from distlaunch.errors import ImageError
+from distlaunch.errors import ImageError, did_you_mean
 from distlaunch.image.requirements import has_gpus, read_requirements, read_text, sed_script
 from distlaunch.job.model import DEFAULT_BASE, DEFAULT_REQUIREMENTS
 
@@ -160,7 +160,9 @@ def _dockerfile(job: Job, folder: Path, wheel: ContextFile | None) -> str:
 def _dockerignore(job: Job, folder: Path, included: list[str] | None) -> str:
     from distlaunch.image import secrets
 
-    text = _render("dockerignore", folder, job=job, let_in=included, secrets=list(secrets.NAMES))
+    values = {"let_in": included, "secrets": list(secrets.NAMES)}
+    marked = sorted(file.parent.name for file in folder.glob("*/pyvenv.cfg"))
+    text = _render("dockerignore", folder, job=job, environments=map(_pattern, marked), **values)
     return text + _allowed_secrets(job, folder)
 
 
@@ -177,27 +179,30 @@ def _allowed_secrets(job: Job, folder: Path) -> str:
 
 def _included(job: Job, folder: Path) -> list[str]:
     """Return the patterns of what the image holds."""
-    package = _package(job, folder)
+    requirements = _requirements(job, folder)
+    package = _package(job, folder, requirements)
     included = [_inner(folder, path, "include") for path in job.image.include]
     if (folder / resources.TRAINER).is_dir():  # from `eject`
         included.append(resources.TRAINER)
-    requirements = _requirements(job, folder)
     files = requirements.files if requirements else ()
-    return [_pattern(path) for path in dict.fromkeys([*files, package, *included])]
+    return [_pattern(path) for path in dict.fromkeys([*files, *package, *included])]
 
 
-def _package(job: Job, folder: Path) -> str:
+def _package(job: Job, folder: Path, requirements: Requirements | None) -> list[str]:
+    """Return the path of the program's package, none if only a requirement can have it."""
     if job.script:
-        return _inner(folder, job.script, "script").partition("/")[0]
+        return [_inner(folder, job.script, "script").partition("/")[0]]
     module = job.script_module or job.module
     name = module.partition(".")[0]
-    for path in (name, f"{name}.py"):
-        if (folder / path).exists():
-            return path
+    for path in (name, f"{name}.py", *job.env.get("PYTHONPATH", "").split(":")):
+        if path and path[0] != "/" and (folder / path).exists():
+            return [path]
+    if requirements and not did_you_mean(name, [path.stem for path in folder.iterdir()]):
+        return []
     key = "script_module" if job.script_module else "module"
     raise ImageError(
         f"{key}: {module}: neither the folder {name} nor {name}.py is in {folder}; name the "
-        "program's module, or the folder that it lies in with image.include"
+        "program's module, or set env: {PYTHONPATH: FOLDER} to the folder that it is in"
     )
 
 

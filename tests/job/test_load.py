@@ -444,3 +444,33 @@ def test_what_is_set_for_google_against_the_file_is_refused(project):
         "vertex.jobSpec.workerPoolSpecs[0].machineSpec.machineType: 'n1-standard-8' conflicts with "
         "cluster; set it there"
     ]
+
+
+@pytest.mark.parametrize(
+    ("files", "more", "expected"),
+    [
+        (["src/mypkg/task.py"], "", "src"),
+        (["src/mypkg.py"], "", "src"),
+        (["src/mypkg/task.py", "mypkg/task.py"], "", None),  # Python finds the folder's own
+        (["mypkg/task.py"], "", None),
+        (["src/mypkg/task.py"], "env: {PYTHONPATH: lib}", "lib"),
+        (["src/mypkg/task.py"], "script: train.py", None),
+        (["src/mypkg/task.py"], "image: {uri: x/y:1}", None),
+    ],
+)
+def test_the_module_of_a_src_layout_is_found(tmp_path, files, more, expected):
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    key = "" if "script" in more else "module: mypkg.task\n"
+    text = f"name: a\n{key}cluster: {{chief: {{machine: n1-standard-4}}}}\n{more}\n"
+    (tmp_path / "distlaunch.yaml").write_text(text)
+    assert load_job(tmp_path).job.env.get("PYTHONPATH") == expected
+
+
+def test_a_dockerfile_with_a_pythonpath_keeps_it(tmp_path):
+    (tmp_path / "src/mypkg").mkdir(parents=True)
+    (tmp_path / "Dockerfile").write_text("FROM x\nENV PYTHONPATH=/app/lib:/app/src\n")
+    text = "name: a\nmodule: mypkg.task\ncluster: {chief: {machine: n1-standard-4}}\n"
+    (tmp_path / "distlaunch.yaml").write_text(text)
+    assert load_job(tmp_path).job.env == {}

@@ -155,6 +155,17 @@ def test_a_module_finds_others_where_python_does(local, project):
     assert (done.returncode, done.stdout) == (0, f"chief | {expected}")
 
 
+def test_a_module_of_a_src_layout_runs_by_its_name(cli, project):
+    (project / "trainer").rename(project / "mypkg")
+    (project / "src").mkdir()
+    (project / "mypkg").rename(project / "src/mypkg")
+    (project / "src/mypkg/__init__.py").touch()
+    (project / "src/mypkg/data.py").write_text("ROWS = 5\n")
+    (project / "src/mypkg/task.py").write_text("from mypkg.data import ROWS; print(ROWS)\n")
+    done = cli("local", "--workers=1", "--set=module=mypkg.task")
+    assert (done.returncode, done.stdout) == (0, "chief | 5\n")
+
+
 def test_a_wrong_option_of_the_trainer_is_reported_once(local, project):
     shutil.rmtree(project / "trainer")
     shutil.copytree(TRAINER, project / "trainer")

@@ -260,6 +260,27 @@ def test_the_context_is_what_is_included():
         assert files_in(job, folder) == sorted({*included, *elsewhere, "requirements.txt"})
 
 
+@pytest.mark.parametrize("own", [None, "Dockerfile"])
+def test_a_virtual_environment_is_left_out(own):
+    environments = ("env/pyvenv.cfg", "env/bin/python", "my [venv]/pyvenv.cfg", ".venv/pyvenv.cfg")
+    job = replace(JOB, image=Image(include=(".",)))
+    with project(*environments, "envs/model.py", *([own] if own else [])) as folder:
+        left = {"requirements.txt", "trainer/task.py", "envs/model.py", *([own] if own else [])}
+        assert set(files_in(job, folder)) == left
+
+
+def test_a_package_is_found_below_the_python_path_or_in_a_requirement():
+    job = replace(JOB, module="mypkg.task", env={"PYTHONPATH": "/opt:src"})
+    with project("src/mypkg/task.py", "src/other/x.py") as folder:
+        assert files_in(job, folder) == ["requirements.txt", "src/mypkg/task.py", "src/other/x.py"]
+        required = replace(JOB, module="official.vision.train")
+        assert files_in(required, folder) == ["requirements.txt"]
+        (folder / "requirements.txt").unlink()
+        with pytest.raises(ImageError) as refusal:
+            recipe(required, folder)
+        assert "set env: {PYTHONPATH: FOLDER}" in str(refusal.value)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
