@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 _REGISTRY_TIMEOUT = 8.0  # seconds for all look-ups of the bases, and for those of the image
 _FIRST_LINE = "training begins with the line 'chief | strategy: …', after the image is pulled"
+_LFS = b"version https://git-lfs.github.com/spec/v1\n"  # a pointer's begin; it has 120 to 200 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +195,11 @@ def project_problems(
             if bundled.library.is_relative_to(order.folder):
                 copy = bundled.library.relative_to(order.folder)
                 starts.append(".".join((*copy.parts, "run")))
-        code = imports.ProjectCode(order.folder, files, tuple(starts), listed, runtime)
+        path = job.env.get("PYTHONPATH", "")
+        code = imports.ProjectCode(order.folder, files, tuple(starts), listed, runtime, path)
         yield from imports.syntax_problems(code)
         yield from image_runtime.trainer_problems(runtime, order.folder, files, job.main[0])
-        if "PYTHONPATH" not in job.env and runtime.own is None:
+        if not any(each in path for each in "/$") and runtime.own is None:
             yield from _start_problems(order, request, code, is_bundled=bundled is not None)
     if runtime.own:
         yield from image_runtime.ignored_settings(runtime.own, job)
@@ -264,12 +266,19 @@ def check_image(order: LaunchRequest, *, offline: bool = False) -> ImageCheck:
     except ImageError as refusal:
         problems += map(_refusal, refusal.lines)
         return ImageCheck(None, _files_of_recipe(order), tuple(problems))
-    files = frozenset(file.path for file in plan.context.files) if plan.context else frozenset()
-    if plan.inputs:
-        problems += dockerfile.image_problems(job, plan.inputs)
-    if large := plan.context.report() if plan.context else None:
+    if plan.inputs is None:
+        return ImageCheck(plan, frozenset(), tuple(problems), registry_contacted=push)
+    context = plan.inputs.context
+    files = frozenset(file.path for file in context.files)
+    problems += dockerfile.image_problems(job, plan.inputs)
+    if large := context.report():
         message, _, remedy = large.rpartition("; ")
         problems.append(warning("context-large", "image.include", message, remedy))
+    small = [file.path for file in context.files if 120 <= file.size <= 200]
+    pointers = [path for path in small if (order.folder / path).read_bytes().startswith(_LFS)]
+    if pointers:
+        what = f"is a pointer of Git LFS, without the content ({len(pointers)} such files)"
+        problems.append(warning("lfs-pointer", pointers[0], what, "run 'git lfs pull'"))
     return ImageCheck(plan, files, tuple(problems), registry_contacted=push)
 
 

@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 from distlaunch.errors import ImageError
 from distlaunch.image.registry.manifests import environment_variables
+from distlaunch.image.requirements import LINUX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,17 +55,8 @@ class BasePython:
     @property
     def markers(self) -> dict[str, str]:
         """The values of environment markers (PEP 508)."""
-        return {
-            "implementation_name": "cpython",
-            "implementation_version": self.version,
-            "os_name": "posix",
-            "platform_machine": "x86_64",
-            "platform_python_implementation": "CPython",
-            "platform_system": "Linux",
-            "python_full_version": self.version,
-            "python_version": self.short,
-            "sys_platform": "linux",
-        }
+        versions = ("implementation_version", "python_full_version")
+        return {**LINUX, **dict.fromkeys(versions, self.version), "python_version": self.short}
 
 
 def find_python(

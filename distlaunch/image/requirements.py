@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import ImageError, os_reason
+from distlaunch.job.model import DEFAULT_REQUIREMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,11 +29,38 @@ _LEFT_ALONE = r"--hash|\\\r?$"  # hashes are of one package; they follow on cont
 _FOR_GPUS, _FOR_CPUS = "tensorflow[and-cuda]", "tensorflow-cpu"
 
 _INCLUDE = re.compile(r"\s*(-r|--requirement|-c|--constraint)(?:\s*=\s*|\s*)(\S.*?)\s*(?:\s#.*)?")
-_LOCAL_PATH = re.compile(r"\s*(?:(?:-e|--editable)(?:[ =]|$).*|file:.*|\.{0,2}/.*|\.{1,2})\s*")
-_URL = re.compile(r"[a-z+]+://", re.IGNORECASE)
+_EDITABLE = re.compile(r"(?:-e|--editable)[ \t=]+")
+_URL = re.compile(r"[a-z+]+://|(?:git\+)?git@", re.IGNORECASE)
+_LOCAL = re.compile(
+    r"(?!.*(?:://|\$\{|git@))(?:(?:-[efi]|--(?:editable|find-links|index-url|extra-index-url))[ =.]"
+    r"|(?!-)(?:\.|\S*/|\S+\.(?:whl|zip|tgz|tar\.\w+)(?=[\s;]|$)))|(?!.*\$\{).*\bfile:",
+    re.IGNORECASE,
+)
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _TRAILING_OPTIONS = re.compile(r"\s--?[a-z].*")
 _NAME_IN_URL = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)|/([A-Za-z0-9._]+)-[^/]+\.whl")
+
+# The command that makes requirements.txt from a file of another tool; locked versions come first.
+EXPORTS = {
+    "uv.lock": "uv export --no-hashes --no-emit-project -o requirements.txt",
+    "poetry.lock": "poetry export --without-hashes -o requirements.txt",
+    "Pipfile": "pipenv requirements > requirements.txt",
+    "environment.yml": "pip list --format=freeze --exclude-editable > requirements.txt",
+    "pyproject.toml": "pip-compile -o requirements.txt pyproject.toml",
+    "setup.py": "pip-compile -o requirements.txt setup.py",
+}
+_DEPENDENCIES = re.compile(
+    r"^ *dependencies *[=:](?!\s*\[\s*\])|^\[+(?:tool\.poetry\.dep|packages?\b)|install_requires",
+    re.MULTILINE,
+)
+LINUX: Mapping[str, str] = {  # the values of environment markers (PEP 508) in every image
+    "implementation_name": "cpython",
+    "os_name": "posix",
+    "platform_machine": "x86_64",
+    "platform_python_implementation": "CPython",
+    "platform_system": "Linux",
+    "sys_platform": "linux",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +83,25 @@ class RequirementLine:
 
         if self.requirement:
             return canonicalize_name(self.requirement.name)
-        match = _NAME_IN_URL.search(self.text) if self.is_url else None
+        match = _NAME_IN_URL.search(self.url or "")
         return canonicalize_name(match[1] or match[2]) if match else ""
 
     @property
-    def is_url(self) -> bool:
-        """Whether it is a URL without a name before it."""
-        return _URL.match(self.text) is not None
+    def url(self) -> str | None:
+        """The URL that it is installed from, None for versions of an index."""
+        source = _EDITABLE.sub("", self.text, count=1)
+        return source if _URL.match(source) else getattr(self.requirement, "url", None)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether pip would install from or search a path of this machine."""
+        return _LOCAL.match(self.text) is not None
 
     @property
     def is_readable(self) -> bool:
         """Whether pip can read it, as far as that is known: it may be an option."""
-        return bool(self.requirement) or self.is_url or self.text[0] == "-" or "${" in self.text
+        is_option = self.text[0] == "-" or "${" in self.text
+        return is_option or self.is_local or bool(self.requirement or self.url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +136,14 @@ def read_requirements(folder: Path, name: str, *, gpu: bool | None) -> Requireme
     """Read a requirements file of the project and all files that it includes.
 
     TensorFlow becomes the build for GPUs or the one for CPUs; it is kept if `gpu` is None.
-    ImageError is raised if a file is missing or not text, or if a line names a path of this
-    machine.
+    ImageError is raised if a file is missing, not text, or of another tool than pip.
     """
     name = posixpath.normpath(name)
+    if export := EXPORTS.get(posixpath.basename(name)):
+        raise ImageError(
+            f"image.requirements: {name} is not a requirements file of pip; run '{export}', and "
+            f"set image.requirements: {DEFAULT_REQUIREMENTS}"
+        )
     files: dict[str, str] = {}
     originals: dict[str, str] = {}
     constraints: set[str] = set()
@@ -119,6 +158,21 @@ def read_requirements(folder: Path, name: str, *, gpu: bool | None) -> Requireme
                 if option in ("-c", "--constraint"):
                     constraints.add(included)
     return Requirements(name, files, originals, frozenset(constraints))
+
+
+def find_unread(folder: Path) -> str | None:
+    """Return the file of another tool that lists a project's dependencies, None without one."""
+    files = [folder / name for name in EXPORTS if (folder / name).is_file()]
+    texts = {file.name: file.read_text("utf-8", "replace") for file in files}
+    return next((name for name in texts if _DEPENDENCIES.search(texts[name])), None)
+
+
+def applies(requirement: Requirement, markers: Mapping[str, str]) -> bool:
+    """Return whether a requirement is for a Python and a system."""
+    try:
+        return requirement.marker is None or requirement.marker.evaluate(dict(markers))
+    except ValueError:
+        return True
 
 
 def for_cluster(text: str, *, gpu: bool) -> str:
@@ -166,11 +220,6 @@ def _includes(path: str, text: str) -> Iterator[tuple[str, str]]:
     """Yield the option and the path in the project of each file that a file includes."""
     for number, line in enumerate(text.split("\n"), start=1):
         location = f"{path}:{number}"
-        if _LOCAL_PATH.fullmatch(line):
-            raise ImageError(
-                f"{location}: {line.strip()!r} is only on this machine; install it from an index "
-                "or a URL, add its code to image.include, or use your own image.dockerfile"
-            )
         match = _INCLUDE.fullmatch(line)
         if match and not _URL.match(match[2]):
             included = posixpath.join(posixpath.dirname(path), match[2])

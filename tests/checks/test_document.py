@@ -20,6 +20,7 @@ ELSEWHERE = {
     "no-credentials",
     "quota-in-use",
     "registry-unreachable",
+    "requirements-missing",
     "run-failed",
     "run-skipped",
 }

@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 
 from distlaunch.errors import ImageError
 from distlaunch.image.requirements import (
+    EXPORTS,
+    RequirementLine,
+    find_unread,
     for_cluster,
     has_gpus,
     read_requirements,
@@ -116,6 +119,7 @@ def test_a_file_is_read_with_all_that_it_includes(tmp_path):
         ("https://host.example/x.zip\n", 1, "", None),
         ("-i https://host.example/simple\n", 1, "", None),
         ("numpy==${VERSION}\n", 1, "", None),
+        ("-e git+https://host.example/x.git#egg=acme&subdirectory=a\n", 1, "acme", None),
     ],
 )
 def test_lines_are_read_with_their_numbers(tmp_path, text, location, name, specifier):
@@ -138,9 +142,6 @@ def test_a_line_that_pip_cannot_read_is_kept_as_written(tmp_path, line):
         (b"-r more.txt\n", "more.txt: cannot be read (no such file or directory); fix it, or"),
         (b"keras\n-r ../x.txt\n", "pip.txt:2: ../x.txt: expected a file in the project's"),
         (b"-c /etc/limits.txt\n", "pip.txt:1: /etc/limits.txt: expected a file in the "),
-        (b"./x.whl\n", "pip.txt:1: './x.whl' is only on this machine; install it from an index "),
-        (b"\n-e .\n", "pip.txt:2: '-e .' is only on this machine; "),
-        (b"/home/me/x\n", "pip.txt:1: '/home/me/x' is only on this machine; "),
         (b"-r folder\n", "folder: cannot be read (is a directory)"),
         (b"keras\xff", "pip.txt: not UTF-8 text; "),
     ],
@@ -151,6 +152,63 @@ def test_files_that_cannot_be_in_the_image_are_refused(tmp_path, text, message):
     with pytest.raises(ImageError) as refusal:
         read_requirements(tmp_path, "pip.txt", gpu=False)
     assert str(refusal.value).startswith(message)
+
+
+LOCAL = [
+    *("./x.whl", ".", ".[train]", "-e .", "-e ../x", "--editable=.", "/home/me/x", "wheels/x.whl"),
+    *("x-1.0-py3-none-any.whl", "x.tar.gz ; python_version > '3'", "file:///x", "-e file:///x"),
+    *("x @ file:///croot/x_1/work", "-f wheels", "--find-links=wheels/", "-i file:///index"),
+]
+ELSEWHERE = [
+    *("x", "x==1.0", "x @ https://h/x-1.0.whl", "https://h/x/y.whl", "git+https://h/x/y#egg=a"),
+    *("-e git+ssh://git@h/x.git#egg=x", "git+git@h:x/y", "-f https://h/x", "-i https://h/simple"),
+    *(
+        "--pre",
+        "--no-binary=:all:",
+        "${WHEELS}/x.whl",
+        "x @ file://${WHEELS}/x",
+        "x~=1; a == 'b/c'",
+    ),
+]
+
+
+@pytest.mark.parametrize("line", [*LOCAL, *ELSEWHERE])
+def test_paths_of_this_machine_are_known(tmp_path, line):
+    (tmp_path / "a.txt").write_text(line)
+    (read,) = read_requirements(tmp_path, "a.txt", gpu=True).lines()
+    assert read.is_local == (line in LOCAL)
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_local_or_not(text):
+    assert RequirementLine("a.txt:1", text, False, None).is_local in (True, False)
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "sub/uv.lock", "environment.yml"])
+def test_files_of_other_tools_are_refused_with_the_command(tmp_path, name):
+    with pytest.raises(ImageError) as refusal:
+        read_requirements(tmp_path, name, gpu=True)
+    command = EXPORTS[name.rpartition("/")[2]]
+    assert f"{name} is not a requirements file of pip; run '{command}'" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_found"),
+    [
+        ("pyproject.toml", '[project]\ndependencies = [\n  "numpy",\n]\n', True),
+        ("pyproject.toml", "[tool.poetry.dependencies]\nnumpy = '*'\n", True),
+        ("pyproject.toml", "[tool.ruff]\nline-length = 100\n", False),
+        ("pyproject.toml", "[project]\ndependencies = []\n", False),
+        ("uv.lock", 'version = 1\n\n[[package]]\nname = "numpy"\n', True),
+        ("setup.py", "from setuptools import setup\nsetup(install_requires=['numpy'])\n", True),
+        ("setup.py", "from setuptools import setup\nsetup(name='x')\n", False),
+        ("environment.yml", "name: x\ndependencies:\n  - numpy\n", True),
+        ("Pipfile", '[packages]\nnumpy = "*"\n', True),
+    ],
+)
+def test_a_file_of_another_tool_is_found_if_it_has_dependencies(tmp_path, name, text, is_found):
+    (tmp_path / name).write_text(text)
+    assert find_unread(tmp_path) == (name if is_found else None)
 
 
 @pytest.mark.parametrize(("kind", "gpu"), [(None, False), ("TPU_V3", False), ("NVIDIA_L4", True)])

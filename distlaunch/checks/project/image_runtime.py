@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import warning
 from distlaunch.image.dockerfile import read_dockerfile
+from distlaunch.image.requirements import LINUX
 from distlaunch.image.trainer_wheel import is_needed
 from distlaunch.job.model import DEFAULT_BASE, Image
 from distlaunch.render import templates
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from distlaunch.job.model import Job
     from distlaunch.submit.plan import LaunchRequest
 
-_PYTHON = re.compile(
-    r"(?:docker\.io/)?(?:library/)?python(?::3\.(?P<minor>\d+)(?![0-9]).*|[:@].*)?"
+_PYTHON = re.compile(r"(?:docker\.io/|(?:[\w.-]+/)*library/)?python(?:[:@].*)?")
+_VERSION = re.compile(r"py(?:thon)?[:-]?3\.?([6-9]|[1-9]\d)(?!\d)")  # python:3.12, tf-cpu.py310
+_WITHOUT_PYTHON = re.compile(
+    r"(?:(?:docker\.io/)?(?:library/)?(?:alpine|debian|ubuntu)|(?:.*/)?nvidia/cuda)(?:[:@].*)?"
 )
 _TENSORFLOW = re.compile(r"(?:docker\.io/)?tensorflow/tensorflow(?::([^@]*)(?:@.*)?)?")
 _CUDA = re.compile(r"cuda|cudnn|nvidia", re.IGNORECASE)
@@ -91,18 +94,21 @@ class ImageRuntime:
         """Return the remedy that replaces the base image."""
         return f"write FROM {base} in {self.own.path}" if self.own else f"set image.base: {base}"
 
+    def has(self, tool: str) -> bool:
+        """Return whether the base has python or git, as far as its name shows it."""
+        is_small = re.search("slim|alpine", self.base or "") and _PYTHON.fullmatch(self.base or "")
+        is_system = _WITHOUT_PYTHON.fullmatch(self.base or "") is not None
+        return not is_system and not (tool == "git" and is_small)
+
+    @property
+    def script(self) -> str:
+        """What the user wrote to build the image, without comments; empty for a rendered one."""
+        return self.own.parsed.text if self.own else self.template
+
     @property
     def markers(self) -> dict[str, str]:
         """The values of environment markers in the image."""
-        markers = {
-            "os_name": "posix",
-            "sys_platform": "linux",
-            "platform_system": "Linux",
-            "platform_machine": "x86_64",
-            "implementation_name": "cpython",
-            "platform_python_implementation": "CPython",
-            "extra": "",
-        }
+        markers = {**LINUX, "extra": ""}
         if self.python:
             version = f"{self.python[0]}.{self.python[1]}"
             markers |= {"python_version": version, "python_full_version": f"{version}.0"}
@@ -121,12 +127,12 @@ def describe_image(order: LaunchRequest) -> ImageRuntime:
     path = _own_file(folder, job.image.dockerfile, "Dockerfile")
     own = OwnDockerfile(path, _text(folder, path), job.image) if path else None
     base = own.parsed.base if own else job.image.base or DEFAULT_BASE
-    python = _PYTHON.fullmatch(base or "")
+    version = _VERSION.search((base or "").partition("@")[0])
     template = _text(folder, f"{templates.OWN_TEMPLATES}/Dockerfile.j2")
     return ImageRuntime(
         base,
-        (3, int(python["minor"])) if python and python["minor"] else None,
-        is_plain=python is not None and own is None and not template,
+        (3, int(version[1])) if version else None,
+        is_plain=bool(_PYTHON.fullmatch(base or "")) and own is None and not template,
         own=own,
         own_ignore=_own_file(folder, None, ".dockerignore") is not None,
         template=template,

@@ -6,6 +6,7 @@ Only files that the program may import are read: the others do not keep it from 
 from __future__ import annotations
 
 import ast
+import itertools
 import posixpath
 import re
 import sys
@@ -18,6 +19,7 @@ from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.image_runtime import tensorflow_tag
 from distlaunch.checks.project.requirements import pin, providers
 from distlaunch.errors import did_you_mean
+from distlaunch.image.requirements import EXPORTS
 from distlaunch.resources import TRAINER
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ class Source(NamedTuple):
 class ProjectCode:
     """The Python files of a project in its image: `files` are paths relative to `folder`.
 
-    `starts` are the modules that the program always imports.
+    `starts` are the modules that the program always imports. `python_path` is the image's.
     """
 
     folder: Path
@@ -79,14 +81,17 @@ class ProjectCode:
     starts: tuple[str, ...]
     requirements: ImageRequirements
     runtime: ImageRuntime
+    python_path: str = ""
 
     @cached_property
     def modules(self) -> dict[str, str | None]:
         """The files of all modules by name, None for a folder without ``__init__.py``."""
         modules: dict[str, str | None] = {}
-        for path in sorted(self.files):
-            if path.endswith((".py", ".so")):
-                name = path.partition(".")[0].removesuffix("/__init__").replace("/", ".")
+        roots = ["", *(f"{folder}/" for folder in self.python_path.split(":"))]
+        for root, path in itertools.product(roots, sorted(self.files)):
+            if path.startswith(root) and path.endswith((".py", ".so")):
+                name = path.removeprefix(root).partition(".")[0].removesuffix("/__init__")
+                name = name.replace("/", ".")
                 modules[name] = path
                 while name := name.rpartition(".")[0]:
                     modules.setdefault(name, None)
@@ -217,6 +222,10 @@ def module_problems(project: ProjectCode, module: str, key: str) -> Iterator[Pro
         left_out = _left_out(project, module) or _left_out(project, f"{module}.__main__")
         files = [name for name in project.modules if not project.is_package(name)]
         near = did_you_mean(module, files).removeprefix("; ")
+        top = module.partition(".")[0]
+        is_unknown = not left_out and not near and top not in project.modules
+        if is_unknown and project.requirements.provide([module]):
+            return
         remedy = near or "name the module that 'python -m' is to run, e.g. trainer.task"
         finding = left_out or _Finding(f"no module {module}", remedy, "module-missing")
         yield error(finding.code, key, finding.what, finding.remedy)
@@ -331,6 +340,8 @@ def _not_required(project: ProjectCode, top: str, distribution: str) -> _Finding
         return None
     shown = distribution if top == "google" else top
     add = f"add {pin(distribution, f' to {requirements.file}')}"
+    if requirements.unread:
+        add = f"run '{EXPORTS[requirements.unread]}'"
     unverified = requirements.unverified
     if not unverified:
         return _Finding(f"no requirement provides {shown}", add, is_sure=runtime.is_plain)

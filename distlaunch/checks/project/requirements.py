@@ -1,4 +1,4 @@
-"""Rules for the requirements of a project: readable, pinned, not contradictory.
+"""Rules for the requirements of a project: readable, pinned, not contradictory, installable.
 
 What a distribution provides and requires is read from the metadata of the packages that are
 installed beside distlaunch, where ``distlaunch local`` runs. Nothing is known of other packages.
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.image_runtime import tensorflow_tag
 from distlaunch.errors import ImageError
-from distlaunch.image.requirements import has_gpus, read_requirements
-from distlaunch.job.model import DEFAULT_REQUIREMENTS
+from distlaunch.image.pip_secrets import VARIABLES, pip_secrets
+from distlaunch.image.requirements import EXPORTS, applies, find_unread, has_gpus, read_requirements
+from distlaunch.job.model import DEFAULT_BASE, DEFAULT_REQUIREMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 
     from distlaunch.checks.problem import Problem
@@ -52,6 +52,24 @@ _ALIASES: Mapping[str, tuple[str, ...]] = {
 _TOP_LEVELS = cache(importlib.metadata.packages_distributions)
 _IN_BASE = {"pip", "setuptools", "wheel"}
 _API_VERSION = re.compile(r"_v[0-9][a-z0-9]*$")
+# What is wrong and the remedy, by a pattern of a name, a URL or a line; the first counts. Packages
+# without a build for Linux are a list, because the metadata of an installed package names only the
+# wheel that was installed.
+_LOCAL = "is only on this machine"
+_RULES = {
+    r"\S+\s*@\s*file:.*": (_LOCAL, "write NAME==VERSION, as 'pip list --format=freeze' prints it"),
+    r"(?:-e\s*)?\./?(?:\[.*\])?": (_LOCAL, "remove it: the image has the module's folder"),
+    r"\w+\+ssh:.*|(git\+)?git@.*": ("needs SSH keys, and a build has none", "write git+https://…"),
+    "pkg-resources": ("is of Ubuntu's Python, and in no index", "remove it"),
+    "tensorflow-(?:intel|macos)": ("has no build for Linux", "write tensorflow in place of it"),
+    "py(?:pi)?win32|pywinpty|windows-curses|tensorflow-metal|mlx-metal|pyobjc(?:-.*)?": (
+        "has no build for Linux",
+        "remove it, or end the line with ; sys_platform != 'linux'",
+    ),
+}
+_INDEX = re.compile(r"-[if] |index|find.links", re.IGNORECASE)
+_LOCAL_VERSION = re.compile(r"[^/]*==\s*([^\s;+]+)\+")
+_CLASSIFIER = "Programming Language :: Python :: 3."
 _CUDA_LIBRARIES = "nvidia-"  # of tensorflow[and-cuda]; they require only each other
 
 
@@ -59,15 +77,22 @@ _CUDA_LIBRARIES = "nvidia-"  # of tensorflow[and-cuda]; they require only each o
 class ImageRequirements:
     """The requirements that pip installs into an image.
 
-    `lines` are requirements and URLs without those for another Python or system, `unreadable` the
-    lines that pip refuses. `refusal` is why the files cannot be read, None if they can.
+    `written` are the lines without those for another Python or system. `refusal` is why the files
+    cannot be read, None if they can, `unread` the file of another tool that lists dependencies.
     """
 
     runtime: ImageRuntime
     file: str = DEFAULT_REQUIREMENTS
-    lines: tuple[RequirementLine, ...] = ()
-    unreadable: tuple[RequirementLine, ...] = ()
+    written: tuple[RequirementLine, ...] = ()
     refusal: str | None = None
+    unread: str | None = None
+
+    @property
+    def lines(self) -> list[RequirementLine]:
+        """The requirements and URLs."""
+        return [
+            each for each in self.written if not each.is_local and (each.url or each.requirement)
+        ]
 
     @property
     def installed(self) -> list[RequirementLine]:
@@ -92,17 +117,17 @@ class ImageRequirements:
             requirement = pending.pop()
             name = _canonical(requirement.name)
             for extra in ("", *requirement.extras):
-                distribution = None if (name, extra) in done else _distribution(name)
+                found = None if (name, extra) in done else _distribution(name)
                 done.add((name, extra))
-                required = map(Requirement, (distribution and distribution.requires) or ())
+                required = map(Requirement, (found and found.requires) or ())
                 markers = {**self.runtime.markers, "extra": extra}
-                pending += (each for each in required if _applies(each, markers))
+                pending += (each for each in required if applies(each, markers))
         return _IN_BASE | {name for name, _ in done}
 
     @cached_property
     def unverified(self) -> list[str]:
         """The requirements whose modules are not known, as they are not installed here."""
-        names = [each.text for each in self.unreadable]
+        names = [each.text for each in self.written if not each.is_readable]
         for each in self.installed:
             specifier = each.requirement.specifier if each.requirement else None
             if specifier is None or not _is_installed(each.name, specifier):
@@ -125,31 +150,30 @@ def load_requirements(job: Job, folder: Path, runtime: ImageRuntime) -> ImageReq
     """Read the requirements of a job."""
     file = job.image.requirements or DEFAULT_REQUIREMENTS
     if not job.image.requirements and not (folder / DEFAULT_REQUIREMENTS).is_file():
-        return ImageRequirements(runtime)
+        return ImageRequirements(runtime, unread=None if runtime.own else find_unread(folder))
     gpu = runtime.own.made_for_gpus if runtime.own else has_gpus(job.cluster)
     try:
         lines = tuple(read_requirements(folder, file, gpu=gpu).lines())
     except ImageError as refusal:
         return ImageRequirements(runtime, file, refusal=str(refusal))
-    return ImageRequirements(
-        runtime,
-        file,
-        tuple(
-            each
-            for each in lines
-            if each.is_url or (each.requirement and _applies(each.requirement, runtime.markers))
-        ),
-        tuple(each for each in lines if not each.is_readable),
-    )
+    markers = runtime.markers
+    written = [each for each in lines if not each.requirement or applies(each.requirement, markers)]
+    return ImageRequirements(runtime, file, tuple(written))
 
 
 def problems(requirements: ImageRequirements) -> Iterator[Problem]:
     """Yield problems of the lines, each by itself and together."""
+    if not requirements.runtime.has("python") and "python" not in requirements.runtime.script:
+        what = f"{requirements.runtime.base} has no Python, which pip and the program need"
+        yield error("python-missing", "image.base", what, f"set image.base: {DEFAULT_BASE}")
     if requirements.refusal:
         location, _, reason = requirements.refusal.partition(": ")
         what, _, remedy = reason.partition("; ")
         yield error("requirement-unreadable", location, what, remedy or "fix or remove it")
-    yield from map(_unreadable, requirements.unreadable)
+    if unread := requirements.unread:
+        what = f"not read, and there is no {DEFAULT_REQUIREMENTS}: the image gets no packages"
+        yield warning("requirements-missing", unread, what, f"run '{EXPORTS[unread]}'")
+    yield from (_unreadable(each) for each in requirements.written if not each.is_readable)
     yield from _clashes(requirements)
     pinned = {each.name for each in requirements.lines if _is_pinned(each)}
     for each in requirements.installed:
@@ -157,6 +181,10 @@ def problems(requirements: ImageRequirements) -> Iterator[Problem]:
             what = f"{each.name} has no upper bound, so the next build may get another version"
             remedy = f"pin it, e.g. {pin(each.name)}"
             yield warning("requirement-unpinned", each.location, what, remedy)
+    for each in requirements.written:
+        if not each.is_constraint and (obstacle := _obstacle(each, requirements)):
+            make = warning if requirements.runtime.script else error  # its author may see to it
+            yield make("requirement-unavailable", each.location, *obstacle)
 
 
 def any_version(specifiers: Iterable[SpecifierSet | str]) -> bool:
@@ -198,21 +226,65 @@ def _unreadable(line: RequirementLine) -> Problem:
     if _ONE_EQUALS.fullmatch(line.text):
         name, _, version = line.text.partition("=")
         remedy = f"write {name.strip()}=={version.strip().partition('=')[0]}"
-    text = _LOGIN.sub("//…@", line.text)[:80]
-    return error("requirement-unreadable", line.location, f"pip cannot read {text!r}", remedy)
+    return error("requirement-unreadable", line.location, f"pip cannot read {_shown(line)}", remedy)
 
 
-def _applies(requirement: Requirement, markers: Mapping[str, str]) -> bool:
-    """Return whether a requirement is for the image's Python and system."""
-    try:
-        return requirement.marker is None or requirement.marker.evaluate(dict(markers))
-    except ValueError:
-        return True
+def _obstacle(line: RequirementLine, requirements: ImageRequirements) -> tuple[str, str] | None:
+    """Return why pip cannot install a line in the image, and the remedy."""
+    runtime, version = requirements.runtime, _LOCAL_VERSION.match(line.text)
+    if line.is_local and runtime.script and not re.search(r"file:|(?:^|\s)/", line.text):
+        return None  # the Dockerfile may copy it to there
+    subjects = (line.name, line.url or "", line.text)
+    for pattern, (what, remedy) in _RULES.items():
+        if any(re.fullmatch(pattern, each, re.IGNORECASE) for each in subjects):
+            return f"{_shown(line)} {what}", remedy
+    if line.is_local:
+        remedy = "install it from an index or a URL, or copy it in your own image.dockerfile"
+        return f"{_shown(line)} {_LOCAL}", remedy
+    if "git+" in line.text and not runtime.has("git") and "git" not in runtime.script:
+        base = runtime.set_base(f"python:3.{runtime.python[1] if runtime.python else 12}")
+        return f"{_shown(line)} needs git, which {runtime.base} does not have", base
+    options = "".join(each.text for each in requirements.written if not each.requirement)
+    options += runtime.script
+    if version and not _INDEX.search(options + pip_secrets([]).get(VARIABLES, "")):
+        remedy = f"add a line --extra-index-url URL, or write {line.name}=={version[1]}"
+        return f"{_shown(line)} is not on PyPI, which has no versions with '+'", remedy
+    return _python_obstacle(line, runtime)
+
+
+def _python_obstacle(line: RequirementLine, runtime: ImageRuntime) -> tuple[str, str] | None:
+    """Return why a version is not for the image's Python, if it is the one installed here."""
+    is_tensorflow, installed = line.name in _TENSORFLOW, _distribution(line.name)
+    minor = runtime.python[1] if runtime.python else 12
+    if is_tensorflow and "alpine" in (runtime.base or ""):
+        what = f"{line.name} has no build for musl, the C library of {runtime.base}"
+        return what, runtime.set_base(f"python:3.{minor}-slim")
+    specifier = line.requirement.specifier if line.requirement else ""
+    if not (installed and runtime.python and str(specifier) == f"=={installed.version}"):
+        return None
+    from packaging.specifiers import SpecifierSet
+
+    requires = "".join(installed.metadata.get_all("Requires-Python") or [])
+    minors = [each for each in range(6, 40) if f"3.{each}.99" in SpecifierSet(requires)]
+    needs = f"requires Python {requires}"
+    if is_tensorflow:  # which has no source, and a wheel for each Python that it names
+        named = installed.metadata.get_all("Classifier") or []
+        minors = [each for each in minors if f"{_CLASSIFIER}{each}" in named]
+        needs = f"has builds for 3.{min(minors, default=0)}-3.{max(minors, default=0)}"
+    if not minors or minor in minors:
+        return None
+    nearest = min(minors, key=lambda each: abs(each - minor))
+    what = f"{runtime.base} has Python 3.{minor}, and {line.name} {installed.version} {needs}"
+    return what, runtime.set_base(f"python:3.{nearest}{'' if runtime.has('git') else '-slim'}")
+
+
+def _shown(line: RequirementLine) -> str:
+    """Return a line for a message, without tokens."""
+    return repr(_LOGIN.sub("//…@", line.text)[:80])
 
 
 def _is_pinned(line: RequirementLine) -> bool:
-    url = line.text if line.is_url else line.requirement.url if line.requirement else None
-    if url:
+    if url := line.url:
         return not url.startswith("git+") or _COMMIT.search(url) is not None
     bounds = ("==", "===", "~=", "<", "<=")
     specifiers = line.requirement.specifier if line.requirement else ()
@@ -240,14 +312,15 @@ def _installed_providers(module: str) -> set[str]:
 
 def _is_installed(name: str, specifier: SpecifierSet | None = None) -> bool:
     """Return whether a distribution, or its build of TensorFlow, is installed in such a version."""
-    distribution = _distribution(name)
-    if distribution is None:
+    installed = _distribution(name)
+    if installed is None:
         return name.startswith(_CUDA_LIBRARIES)
-    return specifier is None or specifier.contains(distribution.version, prereleases=True)
+    return specifier is None or specifier.contains(installed.version, prereleases=True)
 
 
 @cache
 def _distribution(name: str) -> importlib.metadata.Distribution | None:
+    """Return an installed distribution, any build of TensorFlow for another one."""
     names = (name, *_TENSORFLOW) if name in _TENSORFLOW else (name,)
     distributions = (each for name in names for each in importlib.metadata.distributions(name=name))
     return next(distributions, None)
@@ -265,7 +338,6 @@ def _canonical(name: str) -> str:
 
 def pin(name: str, suffix: str = "") -> str:
     """Return a pinned requirement, in the installed version if there is one."""
-    distribution = _distribution(name)
-    if distribution:
-        return f"{name}=={distribution.version}{suffix}"
+    if installed := _distribution(name):
+        return f"{name}=={installed.version}{suffix}"
     return f"{name}==VERSION{suffix} ('pip index versions {name}' lists the versions)"

@@ -102,7 +102,7 @@ def test_a_namespace_package_is_looked_into(bundled):
         ("google-cloud-storage", "import google.cloud.storage, google.auth, requests"),
         ("google-cloud-secret-manager==2.24.0", "from google.cloud import secretmanager_v1"),
         ("acme-utils==1.0", "import acme.things"),
-        ("acme @ git+https://example.com/acme.git@v1.0", "import acme"),
+        ("acme @ https://example.com/acme.tar.gz", "import acme"),
         ("https://example.com/acme-1.0-py3-none-any.whl", "import acme"),
     ],
 )
@@ -169,6 +169,21 @@ def test_imports_are_not_checked_with_a_pythonpath(plain):
     (plain.folder / "deep").mkdir()  # of the image's module
     overrides = ("module=deep.program", "image.include=[src]", "env.PYTHONPATH=/app/src")
     assert plain.problems(*overrides) == []
+
+
+def test_a_src_layout_is_checked_like_any_other(plain):
+    plain.write("src/deep/program.py", "from deep import data\n")
+    plain.write("src/deep/data.py", "import gensim\nimport deep.program\n")
+    problem = only(plain, "module=deep.program", OWN)
+    assert (problem.where, problem.code) == ("src/deep/data.py:1", "import-missing")
+    problem = only(plain, "module=deep.progam", OWN)
+    assert (problem.code, "'deep.program'" in problem.remedy) == ("module-missing", True)
+
+
+def test_a_module_of_a_requirement_is_taken(plain):
+    plain.write("requirements.txt", "tf-models-official==2.16.0\n")
+    assert plain.problems("module=official.vision.train", OWN) == []
+    assert only(plain, "module=oficial.vision.train", OWN).code == "module-missing"
 
 
 def test_an_unknown_image_of_the_users_dockerfile_may_have_any_module(bundled):
