@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.errors import ImageError, causes_of
+from distlaunch.errors import ImageError
 from distlaunch.failure_reasons import CURRENT_ACCOUNT, find_remedy, grant, more_quota
 from distlaunch.google.auth import login_remedy
 from distlaunch.image.reference import is_google
@@ -85,7 +85,11 @@ def status_error(
 
 def connection_error(problem: Exception, reference: Reference) -> RegistryUnreachable:
     """Return the error for an exception of requests."""
-    *_, cause = causes_of(problem)
+    cause: Any = problem  # not its context, which may be an earlier error, e.g. of Docker's socket
+    while inner := [
+        each for each in (*cause.args, getattr(cause, "reason", 0)) if isinstance(each, Exception)
+    ]:
+        cause = inner[0]
     reason = getattr(cause, "verify_message", "") or getattr(cause, "strerror", "") or str(cause)
     reason = (reason or type(cause).__name__).lower()[:_MAX_MESSAGE]
     text = next(text for part, text in _CONNECTION_ERRORS.items() if part in repr(problem))

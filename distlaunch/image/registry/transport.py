@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3.exceptions import ProtocolError
 
 from distlaunch.errors import ImageError
 from distlaunch.image.reference import DOCKER_HUB, Reference, is_loopback
@@ -133,7 +134,7 @@ class Transport:
     ) -> requests.Response:
         """Return the first response without a transient error, or else the last.
 
-        A connection error before the first response is not retried: the address is wrong.
+        Before the first response only a broken connection is retried: the address may be wrong.
         """
         host = host or self._reference
         backoff = Backoff(self._policy.delay)
@@ -142,7 +143,8 @@ class Transport:
             try:
                 response = send()
             except requests.RequestException as problem:
-                if not self._has_responded:
+                is_broken = any(isinstance(each, ProtocolError) for each in problem.args)
+                if not (self._has_responded or is_broken):
                     raise connection_error(problem, host) from problem
             else:
                 if response.status_code not in _TRANSIENT:

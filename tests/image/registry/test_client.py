@@ -107,6 +107,27 @@ def test_a_registry_that_never_responded_is_not_retried(door):
     assert len(hanging.requests) == 1
 
 
+@pytest.mark.parametrize("drop", ["request", "response"])
+def test_the_first_request_is_retried_if_the_connection_breaks(door, drop):
+    flaky = door(once(Fault(drop=drop), "HEAD"))
+    with open_registry(flaky.host) as registry:
+        assert registry.digest() is None
+    assert flaky.count("HEAD") == 2
+
+
+def test_a_connection_that_always_breaks_is_reported_for_itself(door, tmp_path):
+    broken = door(lambda _: Fault(drop="request"))
+    with open_registry(broken.host) as registry:
+        try:
+            (tmp_path / "docker.sock").stat()
+        except FileNotFoundError:  # Docker is not there, so pip is tried
+            with pytest.raises(ImageError) as problem:
+                registry.digest()
+    assert f"the connection to {broken.host} broke (" in str(problem.value)
+    assert "no such file" not in str(problem.value)
+    assert len(broken.requests) == 1 + QUICK.retries
+
+
 def test_a_blob_is_copied_between_registries_over_a_broken_download(fake, door):
     source = door(once(Fault(cut=1_500_000), "GET", "blobs/sha256"))
     with open_registry(source.host) as base, open_registry(fake.host) as registry:
