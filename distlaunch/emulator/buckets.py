@@ -1,12 +1,14 @@
 """Buckets as folders: `gs://BUCKET/PATH` is the file `STORAGE/BUCKET/PATH`.
 
 The JSON API (https://cloud.google.com/storage/docs/json_api/v1) is there for upload, download, list
-and delete. Everything about an object is read from its file, so what a job writes is an object too.
+and delete. An object is read from its file, so what a job writes is an object too. What an upload
+sends with it is kept as long as the service runs.
 """
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import mimetypes
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]", re.ASCII)
 _RANGE = re.compile(r"bytes (?:(?P<first>\d{1,18})-\d{1,18}|\*)/(?P<total>\d{1,18}|\*)", re.ASCII)
+# Of an upload: https://cloud.google.com/storage/docs/json_api/v1/objects#resource
+_METADATA = {"cacheControl", "contentEncoding", "contentType", "contentLanguage", "metadata"}
 
 
 def local_path(storage: Path, uri: str) -> Path:
@@ -62,7 +66,8 @@ class BucketService:
         self._storage = storage.resolve()
         self._region = region
         self._scratch = tempfile.TemporaryDirectory(prefix=".uploads-", dir=storage)
-        self._uploads: dict[str, tuple[str, str]] = {}  # bucket and name, by the id
+        self._uploads: dict[str, tuple[str, dict[str, Any]]] = {}  # bucket and metadata, by the id
+        self._metadata: dict[tuple[Path, str], dict[str, Any]] = {}  # by file and generation
 
     def close(self) -> None:
         """Remove uploads that are not complete."""
@@ -105,19 +110,22 @@ class BucketService:
         return {"kind": "storage#bucket", "id": bucket, "name": bucket, **location}
 
     def _list_objects(self, request: Request, bucket: str) -> dict[str, Any]:
-        prefix, delimiter = request.args.get("prefix", ""), request.args.get("delimiter", "")
-        items: list[dict[str, Any]] = []
-        prefixes: set[str] = set()
+        args, items = request.args, list[dict[str, Any]]()
+        prefix, delimiter = args.get("prefix", ""), args.get("delimiter", "")
+        start, end = args.get("startOffset", ""), args.get("endOffset", "\U0010ffff")
+        entries: dict[str, bool] = {}  # whether it is a prefix
         for name in sorted(self._names(bucket)):
-            if not name.startswith(prefix):
-                continue
-            folder, separator, _ = name.removeprefix(prefix).partition(delimiter or "\0")
-            if separator:
-                prefixes.add(prefix + folder + separator)
-            else:
-                with suppress(ApiError, FileNotFoundError):  # a job has just removed it
-                    items.append(self._resource(request, bucket, name))
-        return {"kind": "storage#objects", "items": items, "prefixes": sorted(prefixes)}
+            if name.startswith(prefix) and start <= name < end:
+                folder, separator, _ = name.removeprefix(prefix).partition(delimiter or "\0")
+                entries[prefix + folder + separator if separator else name] = bool(separator)
+        left = [name for name in entries if name > args.get("pageToken", "")]
+        page = left[: args.get("maxResults", 0, type=int) or 1000]
+        for name in page:
+            with suppress(ApiError, FileNotFoundError):  # a job has just removed it
+                items += [] if entries[name] else [self._resource(request, bucket, name)]
+        prefixes = [name for name in page if entries[name]]
+        token = {"nextPageToken": page[-1]} if len(page) < len(left) else {}
+        return {"kind": "storage#objects", "items": items, "prefixes": prefixes, **token}
 
     def _names(self, bucket: str) -> Iterator[str]:
         root = self._path(bucket)
@@ -127,41 +135,46 @@ class BucketService:
                 if not path.is_symlink():
                     yield path.relative_to(root).as_posix()
 
-    def _delete_object(self, _: Request, bucket: str, name: str) -> Response:
-        self._file(bucket, name).unlink(missing_ok=True)
+    def _delete_object(self, request: Request, bucket: str, name: str) -> Response:
+        self._file(request, bucket, name).unlink(missing_ok=True)
         return Response(status=204)
 
     def _download(self, request: Request, bucket: str, name: str) -> Response:
-        path = self._file(bucket, name)
-        response = send_file(path, request.environ, conditional=True, etag=False)
-        generation = _generation(path)
-        crc32c, md5 = _hashes(path, generation)
-        response.headers["X-Goog-Hash"] = f"crc32c={crc32c},md5={md5}"
-        response.headers["X-Goog-Generation"] = generation
+        path, sent = self._file(request, bucket, name), self._resource(request, bucket, name)
+        encoding = sent.get("contentEncoding")
+        if encoding == "gzip" and "gzip" not in str(request.accept_encodings):
+            response = Response(gzip.decompress(path.read_bytes()))
+        else:
+            response = send_file(path, request.environ, conditional=True, etag=False)
+            response.headers |= {"Content-Encoding": encoding} if encoding else {}
+        response.headers["Content-Type"] = sent["contentType"]
+        response.headers["X-Goog-Hash"] = f"crc32c={sent['crc32c']},md5={sent['md5Hash']}"
+        response.headers["X-Goog-Generation"] = sent["generation"]
         return response
 
     def _upload(self, request: Request, bucket: str) -> Response | dict[str, Any]:
-        if any(name.startswith("if") for name in request.args):
-            raise ApiError(501, "The emulator has no preconditions (ifGenerationMatch …).")
-        kind, name = request.args.get("uploadType"), request.args.get("name", "")
+        kind = request.args.get("uploadType")
+        header = "X-Upload-Content-Type" if kind == "resumable" else "Content-Type"
+        metadata: dict[str, Any] = {"contentType": request.headers.get(header)}
+        metadata["name"] = request.args.get("name", "")
         path = Path(self._scratch.name, secrets.token_hex(12))
         if kind == "resumable":
             path.touch()
-            self._uploads[path.name] = (bucket, name or str(read_json(request).get("name", "")))
+            self._uploads[path.name] = (bucket, metadata | read_json(request))
             url = f"{request.base_url}?uploadType=resumable&upload_id={path.name}"
             return Response(headers={"Location": url})
         if kind == "multipart":
-            metadata, content = _split_multipart(request)
+            sent, content = _split_multipart(request)
             path.write_bytes(content)
-            name = name or str(metadata.get("name", ""))
+            metadata |= sent
         else:
             with path.open("wb") as file:
                 shutil.copyfileobj(request.stream, file)
-        return self._put(request, bucket, name, path)
+        return self._put(request, bucket, metadata, path)
 
     def _resume_upload(self, request: Request, bucket: str) -> Response | dict[str, Any]:
         upload_id = request.args.get("upload_id", "")
-        upload_bucket, name = self._uploads.get(upload_id, ("", ""))
+        upload_bucket, metadata = self._uploads.get(upload_id, ("", {}))
         if upload_bucket != bucket:
             raise ApiError(404, "No such upload; start it from the beginning.")
         content_range = request.headers.get("Content-Range", "bytes 0-0/*")
@@ -178,19 +191,27 @@ class BucketService:
         if "Content-Range" in request.headers and match["total"] != str(size):
             return Response(status=308, headers={"Range": f"bytes=0-{size - 1}"} if size else {})
         del self._uploads[upload_id]
-        return self._put(request, bucket, name, path)
+        return self._put(request, bucket, metadata, path)
 
-    def _put(self, request: Request, bucket: str, name: str, content: Path) -> dict[str, Any]:
+    def _put(
+        self, request: Request, bucket: str, metadata: dict[str, Any], content: Path
+    ) -> dict[str, Any]:
         """Move uploaded content to its place in the bucket."""
-        if not name or name.endswith("/"):
+        name = str(metadata["name"])
+        if not name or (name.endswith("/") and content.stat().st_size):
             raise ApiError(400, f"Invalid object name: {name!r}")
         path = self._path(bucket, name)
         try:
+            if name.endswith("/"):  # a folder, as TensorFlow makes it
+                path.mkdir(parents=True, exist_ok=True)
+                return {"kind": "storage#object", "name": name, "bucket": bucket, "size": "0"}
             path.parent.mkdir(parents=True, exist_ok=True)
             content.replace(path)
         except OSError as problem:
             text = f"{name}: objects are files here ({os_reason(problem)})"
             raise ApiError(400, text) from None
+        kept = {key: metadata[key] for key in _METADATA if metadata.get(key)}
+        self._metadata[path, _generation(path)] = kept
         return self._resource(request, bucket, name)
 
     def _path(self, bucket: str, name: str = "") -> Path:
@@ -199,14 +220,15 @@ class BucketService:
         except ValueError as problem:
             raise ApiError(400, str(problem)) from None
 
-    def _file(self, bucket: str, name: str) -> Path:
+    def _file(self, request: Request, bucket: str, name: str) -> Path:
         path = self._path(bucket, name)
-        if name.endswith("/") or not path.is_file():
+        exists = path.is_file() and not name.endswith("/")
+        if not exists or request.args.get("generation", _generation(path)) != _generation(path):
             raise ApiError(404, f"No such object: {bucket}/{name}")
         return path
 
     def _resource(self, request: Request, bucket: str, name: str) -> dict[str, Any]:
-        path = self._file(bucket, name)
+        path = self._file(request, bucket, name)
         generation = _generation(path)
         crc32c, md5 = _hashes(path, generation)
         link = f"download/storage/v1/b/{bucket}/o/{quote(name)}"
@@ -217,14 +239,14 @@ class BucketService:
             "bucket": bucket,
             "generation": generation,
             "metageneration": "1",
-            "mediaLink": f"{request.host_url}{link}?alt=media",
+            "mediaLink": f"{request.host_url}{link}?generation={generation}&alt=media",
             "contentType": mimetypes.guess_type(name)[0] or "application/octet-stream",
             "size": str(path.stat().st_size),
             "md5Hash": md5,
             "crc32c": crc32c,
             "timeCreated": changed,
             "updated": changed,
-        }
+        } | self._metadata.get((path, generation), {})
 
 
 def _generation(path: Path) -> str:
@@ -257,9 +279,11 @@ def _split_multipart(request: Request) -> tuple[dict[str, Any], bytes]:
     parts = (newline + body).split(newline + first_line.rstrip(b"\r"))
     if len(parts) != 4 or not parts[3].startswith(b"--"):
         raise ApiError(400, "Multipart content must have two parts.")
-    head, content = (part.partition(2 * newline)[2] for part in parts[1:3])
+    (_, _, head), (headers, _, content) = (part.partition(2 * newline) for part in parts[1:3])
     try:
         metadata = json.loads(head)
     except ValueError as problem:
         raise ApiError(400, f"The metadata is not JSON: {problem}") from None
-    return metadata if isinstance(metadata, dict) else {}, content
+    match = re.search(rb"(?i)^content-type:\s*([^\r\n]+)", headers, re.MULTILINE)
+    sent = {"contentType": match and match[1].decode()}
+    return sent | (metadata if isinstance(metadata, dict) else {}), content

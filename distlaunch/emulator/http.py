@@ -174,6 +174,9 @@ class Server:
             raise ApiError(404, f"Method not found: {request.method} {request.path}") from None
         if not route.is_upload:
             _check_content_type(request)
+        for name in request.args:  # conditions and filters of Cloud Storage that none here obeys
+            if name.startswith("if") or name == "matchGlob":
+                raise ApiError(501, f"The emulator has no {name}.")
         fault = self._faults.next(route.call)
         if fault is None:
             answer: Response | dict[str, Any] = route.handler(request, **arguments)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 
 import pytest
 import requests
-from google.api_core.exceptions import Conflict
+from google.api_core.exceptions import Conflict, NotFound
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
@@ -56,6 +57,52 @@ def test_google_s_client_uploads_lists_downloads_and_deletes(client, service):
     assert not model.exists()
 
 
+def test_a_list_has_a_range_of_names_in_pages(client, service):
+    folder = service.storage / "listed"
+    for name in ("a/1", "a/2", "b", "c/d/e", "f"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    pages = client.list_blobs("listed", page_size=2)
+    assert [[blob.name for blob in page] for page in pages.pages] == [
+        ["a/1", "a/2"], ["b", "c/d/e"], ["f"]
+    ]  # fmt: skip
+    listing = client.list_blobs("listed", delimiter="/", page_size=1)
+    assert [blob.name for blob in listing] == ["b", "f"]
+    assert listing.prefixes == {"a/", "c/"}
+    some = client.list_blobs("listed", start_offset="a/2", end_offset="f")
+    assert [blob.name for blob in some] == ["a/2", "b", "c/d/e"]
+
+
+@pytest.mark.parametrize("chunk_size", [None, 256 * 1024])
+def test_what_is_sent_with_an_object_is_kept(client, chunk_size):
+    blob = client.bucket("my-bucket").blob("page", chunk_size=chunk_size)
+    blob.metadata, blob.content_encoding = {"colour": "green"}, "gzip"
+    text = b"<p>" * 1_000
+    blob.upload_from_string(gzip.compress(text), content_type="text/html; charset=latin1")
+    read = client.bucket("my-bucket").get_blob("page")
+    assert read.content_type == "text/html; charset=latin1"
+    assert (read.metadata, read.content_encoding) == ({"colour": "green"}, "gzip")
+    assert read.download_as_bytes() == text
+    assert gzip.decompress(read.download_as_bytes(raw_download=True)) == text
+    plain = requests.get(read.media_link, headers={"Accept-Encoding": "identity"}, timeout=20)
+    assert (plain.content, plain.headers["Content-Type"]) == (text, read.content_type)
+    assert "Content-Encoding" not in plain.headers
+    other = client.bucket("my-bucket").blob("page")
+    other.upload_from_string(b"new")
+    assert other.content_encoding is None
+    with pytest.raises(NotFound):
+        read.download_as_bytes()  # of the generation before
+
+
+def test_a_marker_of_a_folder_makes_the_folder(client, service):
+    bucket = client.bucket("folders")
+    bucket.blob("run/checkpoints/").upload_from_string(b"")
+    assert (service.storage / "folders/run/checkpoints").is_dir()
+    bucket.blob("run/checkpoints/1").upload_from_string(b"x")
+    bucket.blob("run/checkpoints/").upload_from_string(b"")
+    assert [blob.name for blob in client.list_blobs("folders")] == ["run/checkpoints/1"]
+
+
 def test_buckets_are_created_and_listed(client, service):
     bucket = client.create_bucket("fresh-bucket")
     assert bucket.location == "EUROPE-WEST4"
@@ -70,9 +117,12 @@ def test_buckets_are_created_and_listed(client, service):
     [
         ("GET", "/storage/v1/b/my-bucket/o/missing", 404),
         ("GET", "/storage/v1/b/my-bucket/o/..%2Fother", 400),
-        ("POST", "/upload/storage/v1/b/my-bucket/o?uploadType=media&name=a/", 400),
+        ("POST", "/upload/storage/v1/b/my-bucket/o?uploadType=media&name=a//b", 400),
         ("POST", "/upload/storage/v1/b/my-bucket/o?uploadType=multipart", 400),
         ("POST", "/upload/storage/v1/b/my-bucket/o?name=a&ifGenerationMatch=0", 501),
+        ("DELETE", "/storage/v1/b/my-bucket/o/a?ifGenerationMatch=1", 501),
+        ("GET", "/storage/v1/b/my-bucket/o/a?ifMetagenerationMatch=1", 501),
+        ("GET", "/storage/v1/b/my-bucket/o?matchGlob=**.txt", 501),
         ("PUT", "/upload/storage/v1/b/my-bucket/o?upload_id=unknown", 404),
     ],
 )
