@@ -189,7 +189,7 @@ def _included(job: Job, folder: Path) -> list[str]:
 
 
 def _package(job: Job, folder: Path, requirements: Requirements | None) -> list[str]:
-    """Return the path of the program's package, none if only a requirement can have it."""
+    """Return the path of the program's package, none if a requirement may have it."""
     if job.script:
         return [_inner(folder, job.script, "script").partition("/")[0]]
     module = job.script_module or job.module
@@ -197,7 +197,9 @@ def _package(job: Job, folder: Path, requirements: Requirements | None) -> list[
     for path in (name, f"{name}.py", *job.env.get("PYTHONPATH", "").split(":")):
         if path and path[0] != "/" and (folder / path).exists():
             return [path]
-    if requirements and not did_you_mean(name, [path.stem for path in folder.iterdir()]):
+    part, lines = name.replace("_", "-").lower(), requirements.lines() if requirements else ()
+    is_like_a_file = did_you_mean(name, [path.stem for path in folder.iterdir()])
+    if not is_like_a_file and any(each.url or part in each.name for each in lines):
         return []
     key = "script_module" if job.script_module else "module"
     raise ImageError(

@@ -274,8 +274,10 @@ def test_a_package_is_found_below_the_python_path_or_in_a_requirement():
     with project("src/mypkg/task.py", "src/other/x.py") as folder:
         assert files_in(job, folder) == ["requirements.txt", "src/mypkg/task.py", "src/other/x.py"]
         required = replace(JOB, module="official.vision.train")
-        assert files_in(required, folder) == ["requirements.txt"]
-        (folder / "requirements.txt").unlink()
+        for requirement in ("tf-models-official==2.16.0", "git+https://h/models.git@v1"):
+            (folder / "requirements.txt").write_text(requirement)
+            assert files_in(required, folder) == ["requirements.txt"]
+        (folder / "requirements.txt").write_text("tensorflow==2.21.0")
         with pytest.raises(ImageError) as refusal:
             recipe(required, folder)
         assert "set env: {PYTHONPATH: FOLDER}" in str(refusal.value)

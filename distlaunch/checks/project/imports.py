@@ -224,7 +224,8 @@ def module_problems(project: ProjectCode, module: str, key: str) -> Iterator[Pro
         near = did_you_mean(module, files).removeprefix("; ")
         top = module.partition(".")[0]
         is_unknown = not left_out and not near and top not in project.modules
-        if is_unknown and project.requirements.provide([module]):
+        listed = project.requirements
+        if is_unknown and (listed.provide([module]) or any(each.url for each in listed.installed)):
             return
         remedy = near or "name the module that 'python -m' is to run, e.g. trainer.task"
         finding = left_out or _Finding(f"no module {module}", remedy, "module-missing")

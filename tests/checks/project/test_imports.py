@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from distlaunch.errors import ImageError
+
 BROKEN = "def create_model(:\n    pass\n"
 MODEL = "trainer/model.py"
 OWN = "image={repository: us-docker.pkg.dev/a/b/c}"
@@ -183,7 +185,10 @@ def test_a_src_layout_is_checked_like_any_other(plain):
 def test_a_module_of_a_requirement_is_taken(plain):
     plain.write("requirements.txt", "tf-models-official==2.16.0\n")
     assert plain.problems("module=official.vision.train", OWN) == []
-    assert only(plain, "module=oficial.vision.train", OWN).code == "module-missing"
+    plain.write("requirements.txt", "https://example.com/models.tar.gz\n")  # of unknown modules
+    assert plain.problems("module=official.vision.train", OWN) == []
+    with pytest.raises(ImageError, match="neither the folder progam nor progam.py is in"):
+        plain.problems("module=progam", OWN)
 
 
 def test_an_unknown_image_of_the_users_dockerfile_may_have_any_module(bundled):
