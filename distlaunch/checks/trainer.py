@@ -108,6 +108,13 @@ def _parser() -> ArgumentParser:
     return parser
 
 
+@cache
+def option_names() -> frozenset[str]:
+    """Return the trainer's options, such as ``--epochs``."""
+    actions = _parser()._actions  # noqa: SLF001 - argparse has no other list of them
+    return frozenset(name for action in actions for name in action.option_strings)
+
+
 def parse_arguments(words: Iterable[str], where: str = "args") -> tuple[Namespace, list[Problem]]:
     """Return the options among a program's arguments, and the arguments that are refused.
 
@@ -136,7 +143,7 @@ def _parse(
     if not word.startswith("-"):
         what, remedy = f"unexpected positional argument {word!r}", f"write --NAME={word}"
     else:
-        names = sorted(f"--{name.replace('_', '-')}" for name in vars(options))
+        names = sorted(option_names())
         what = f"the trainer has no option {word}"
         remedy = did_you_mean(word, names).removeprefix("; ") or f"it has {', '.join(names)}"
     yield error("argument-unknown", where, what, remedy)

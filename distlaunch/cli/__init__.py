@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -83,14 +83,16 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
-        return cast("click.Command", getattr(import_module(f"distlaunch.cli.{module}"), name))
+        command = cast("click.Command", getattr(import_module(f"distlaunch.cli.{module}"), name))
+        command.params += [each for each in _AFTER_COMMAND if each not in command.params]
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         is_known = args[0] in COMMANDS or args[0].startswith("-")
         if not is_known and not ctx.resilient_parsing:
-            raise NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx)
+            raise NoSuchCommand(args[0], ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -109,12 +111,33 @@ class LazyGroup(click.Group):
             return _report_error(error)
 
 
+def _set_globally(ctx: click.Context, option: click.Parameter, value: object) -> None:
+    """Take a global option that is written after the command."""
+    if value and ctx.obj:
+        ctx.obj = replace(ctx.obj, **{str(option.name): value})
+        ctx.find_root().params[str(option.name)] = value
+
+
+_HIDDEN: dict[str, Any] = {"hidden": True, "expose_value": False, "callback": _set_globally}
+_LEVELS = click.Choice(["debug", "info", "warning", "error"])
+_AFTER_COMMAND = [
+    click.Option(["--debug"], is_flag=True, **_HIDDEN),
+    click.Option(["--quiet", "-q"], is_flag=True, **_HIDDEN),
+    click.Option(["--log-level"], type=_LEVELS, **_HIDDEN),
+]
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
-@click.option("--quiet", "-q", is_flag=True, help="Print only errors.")
+@click.option(
+    "--quiet",
+    "-q",
+    is_flag=True,
+    help="Print no messages but errors; results and the tasks' lines are printed.",
+)
 @click.option(
     "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
+    type=_LEVELS,
     default="info",
     show_default=True,
     help="The lowest level of messages to print.",
@@ -154,8 +177,10 @@ def _run(arguments: Sequence[str] | None) -> int:
             error.show()
         return error.exit_code
     except click.UsageError as error:
+        from distlaunch.cli import usage
+
         command = error.ctx.command_path if error.ctx else "distlaunch"
-        _print_error(f"{_normalise(error.format_message())} (see '{command} --help')")
+        _print_error(f"{_normalise(usage.explain(error, COMMANDS))} (see '{command} --help')")
         return error.exit_code
     except click.ClickException as error:
         _print_error(_normalise(error.format_message()))

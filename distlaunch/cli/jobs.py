@@ -59,7 +59,11 @@ def _parse_regex(text: str) -> re.Pattern[str]:
     help="Only chief, worker:N, ps:N, evaluator:N, or vertex for the platform's own lines.",
 )
 @click.option(
-    "--tail", "last", metavar="N", type=click.IntRange(min=0), help="Only the last N log entries."
+    "--tail",
+    "last",
+    metavar="N",
+    type=options.Count(0),
+    help="Only the last N log entries.",
 )
 @click.option(
     "--since",
@@ -134,7 +138,7 @@ def logs(
 @click.option(
     "--limit",
     metavar="N",
-    type=click.IntRange(min=1),
+    type=options.Count(1),
     default=20,
     show_default=True,
     help="How many jobs, the newest first.",

@@ -37,7 +37,7 @@ NEWEST = ""  # the value of --resume without a job
 @click.option(
     "--workers",
     metavar="N",
-    type=click.IntRange(min=1),
+    type=options.Count(1),
     help="Total number of training tasks, including the chief (default: distlaunch.yaml's).",
 )
 @click.option(
@@ -54,7 +54,7 @@ NEWEST = ""  # the value of --resume without a job
 @click.option(
     "--restarts",
     metavar="K",
-    type=click.IntRange(min=0),
+    type=options.Count(0),
     default=0,
     show_default=True,
     help="How many times to restart all tasks after a failure.",
@@ -76,7 +76,7 @@ NEWEST = ""  # the value of --resume without a job
 @click.option(
     "--devices",
     metavar="D",
-    type=click.IntRange(1, 64),
+    type=options.Count(1, 64),
     help="Virtual CPU devices per task, each a replica, in place of GPUs.",
 )
 @click.option(
@@ -92,7 +92,7 @@ NEWEST = ""  # the value of --resume without a job
 @click.option(
     "--rounds",
     metavar="R",
-    type=click.IntRange(min=1),
+    type=options.Count(1),
     help="Runs of each variant of a comparison (default: 2).",
 )
 @click.option("--audit", is_flag=True, help="Verify that each epoch has each example exactly once.")

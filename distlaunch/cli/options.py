@@ -29,6 +29,7 @@ ENDPOINT_VARIABLE = "DISTLAUNCH_ENDPOINT"
 
 _FILE = click.Path(path_type=Path)
 _HAS_DASHES = "distlaunch.has_dashes"
+WORDS = "distlaunch.words"  # the words of a command that passes some of them to a program
 _JOB_HELP = (
     "JOB is a launch id or a name, or Google's number or resource name (default: the newest job "
     "submitted from this directory)."
@@ -108,6 +109,17 @@ _FOLLOW_OPTIONS = (
 )
 
 
+class Count(click.IntRange):
+    """A whole number in a range, which its error names."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            end = f" to {self.max:,}" if self.max is not None else " or more"
+            self.fail(f"expected a whole number, {self.min}{end}, got {value!r}", param, ctx)
+
+
 class PassthroughCommand(click.Command):
     """A command that gets the words after ``--``, untouched, as the parameter `program_args`."""
 
@@ -117,6 +129,7 @@ class PassthroughCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         dashes = args.index("--") if "--" in args else len(args)
+        ctx.meta[WORDS] = tuple(args)
         rest = super().parse_args(ctx, args[:dashes])
         if rest and not ctx.resilient_parsing:
             raise click.UsageError(f"{rest[0]!r}: put programs and their arguments after '--'", ctx)
@@ -263,7 +276,8 @@ def _with_options(command: _Command, options: Sequence[Callable[[_Command], _Com
 def reject_launcher_options(program_args: Collection[str]) -> None:
     """Raise UsageError for an option of the running command that was passed to the program."""
     context = click.get_current_context()
-    names = {option for parameter in context.command.params for option in parameter.opts}
+    options = [each for each in context.command.params if not getattr(each, "hidden", False)]
+    names = {name for option in options for name in option.opts}
     for word in program_args:
         name = word.partition("=")[0]
         if name in names - _PROGRAM_MAY_HAVE and name.startswith("--"):

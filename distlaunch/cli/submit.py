@@ -34,7 +34,6 @@ MAX_FILES = 50  # that a dry run lists
 def submit_options(command: Any) -> Any:
     """Give a command the options of `launch_job`."""
     for option in (
-        click.option("--yes", "-y", is_flag=True, hidden=True, help="Has no effect."),
         click.option("--no-check", is_flag=True, help="Submit even if checks fail."),
         click.option(
             "--verbose", is_flag=True, help="With --dry-run: list all files of the image."

@@ -149,7 +149,8 @@ def _read_config(
     file's variables.
     """
     given = {_IMAGE_URI: image} if image else {}
-    document = read_document(path, {**os.environ, **given})
+    remedy = "; correct --config: it is relative to the current folder"
+    document = read_document(path, {**os.environ, **given}, remedy=remedy)
     notes = list(_variable_notes(path, document, given))
     from distlaunch.job import ai_platform
     from distlaunch.job.ai_platform.to_job import to_job

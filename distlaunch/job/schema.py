@@ -310,18 +310,31 @@ class SchedulingSection(Section):
     on_stockout: Annotated[str, one_of("next-region", "fail")] = "next-region"
 
 
+def _plain_word(value: Any) -> Any:
+    """Return a word of a search as it is here: Vertex AI has MAXIMIZE and UNIT_LOG_SCALE."""
+    if not isinstance(value, str):
+        return value
+    word = re.sub(r"^unit_|_(scale|search)$", "", value.lower())
+    return {"discrete": "double", "categorical": None}.get(word, word)  # of AI Platform
+
+
+_PLAIN_WORD = BeforeValidator(_plain_word)
+
+
 def _parameter(**values: Any) -> RangeParameter | ChoiceParameter:
     """Return a tuned parameter; one that is numeric has values that the search orders."""
     kind, scale, choices = values["type"], values["scale"], values["values"]
     ends = values["min"], values["max"]
+    if kind is None and choices and scale != "linear" and all(map(_is_number, choices)):
+        kind = "double"
     if choices is not None and ends == (None, None) and kind != "integer":
         if kind == "double" and not all(map(_is_number, choices)):
             raise expected_error("numbers as values, such as [0.1, 0.01], for the type double")
         if kind is None and scale != "linear":
-            raise expected_error("the type double with a scale, or no scale")
+            raise expected_error("numbers as values with a scale, or no scale")
         return ChoiceParameter(choices, kind == "double", scale)
     if choices is not None or kind is None or None in ends:
-        raise expected_error("either type, min and max or a list of values")
+        raise expected_error("either min and max or a list of values")
     if ends[0] > ends[1]:
         raise expected_error("a min that is not above max")
     if kind == "integer" and any(end % 1 for end in ends):
@@ -334,11 +347,20 @@ class ParameterSection(Section):
 
     builds = _parameter
 
-    type: Annotated[str, one_of("integer", "double")] | None = None
+    type: Annotated[Annotated[str, one_of("integer", "double")] | None, _PLAIN_WORD] = None
     min: Number | None = None
     max: Number | None = None
-    scale: Annotated[str, one_of("linear", "log", "reverse_log")] = "linear"
+    scale: Annotated[str, one_of("linear", "log", "reverse_log"), _PLAIN_WORD] = "linear"
     values: Annotated[tuple[NonEmptyLine, ...], Field(min_length=1)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _infer_type(cls, data: Any) -> Any:
+        """Take the type of a range from how its numbers are written: 1 or 1.0."""
+        if not isinstance(data, dict) or data.get("type") or not {"min", "max"} <= data.keys():
+            return data
+        is_whole = all(re.fullmatch(r"[+-]?[0-9]+", str(data[end])) for end in ("min", "max"))
+        return data | {"type": "integer" if is_whole else "double"}
 
 
 class TuningSection(Section):
@@ -347,11 +369,11 @@ class TuningSection(Section):
     builds = Tuning
 
     metric: NonEmptyLine
-    goal: Annotated[str, one_of("maximize", "minimize")]
+    goal: Annotated[str, one_of("maximize", "minimize"), _PLAIN_WORD]
     parameters: Annotated[dict[NonEmptyLine, ParameterSection], Field(min_length=1)]
     trials: PositiveInt
     parallel_trials: PositiveInt = 1
-    algorithm: Annotated[str, one_of("bayesian", "grid", "random")] = "bayesian"
+    algorithm: Annotated[str, one_of("bayesian", "grid", "random"), _PLAIN_WORD] = "bayesian"
 
 
 class JobSection(Section):

@@ -273,6 +273,8 @@ def _compose(text: str) -> yaml.MappingNode:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if error.context == "while scanning a simple key":  # its ':' is missing, lines before
+            mark = error.context_mark
         location = _location(mark) if mark else Location(1, 1)
         message = f"not YAML: {_error_text(error)}{_variable_hint(text, location)}"
         raise YamlProblem(location, message) from None
@@ -282,7 +284,10 @@ def _compose(text: str) -> yaml.MappingNode:
         raise YamlProblem(location, f"not YAML: the character U+{error.character:04X}") from None
     if not isinstance(root, yaml.MappingNode):
         location = _location(root.start_mark) if root else Location(1, 1)
-        raise YamlProblem(location, "expected keys with values, such as 'name: digits'")
+        expected = "expected keys with values, such as 'name: digits'"
+        if isinstance(root, yaml.SequenceNode):
+            expected += ", got a list; for --config, write workerPoolSpecs: before the list"
+        raise YamlProblem(location, expected)
     return root
 
 
@@ -291,6 +296,10 @@ def _error_text(error: yaml.MarkedYAMLError) -> str:
     text = ", ".join(part for part in (error.context, error.problem) if part)
     if "cannot start any token" in text and "'\\t'" in text:
         return "a tab where spaces are needed"
+    if text.endswith("could not find expected ':'"):
+        return "a key without ':' and value; write it as 'name: digits'"
+    if match := re.search(r"but found '([]},])'$", text):
+        return f"{match[1]!r} without what it ends; remove it, or write what is missing before it"
     return text
 
 

@@ -72,7 +72,10 @@ def printed_by(done: subprocess.CompletedProcess[str], task: str) -> dict:
             "--kill worker:2@step=4",
             "--kill worker:2@step=4: no such task in this cluster; there are",
         ),
-        ("--workers 2 python any.py", "'python': put programs and their arguments after '--' (see"),
+        (
+            "--workers 2 python any.py",
+            "'python': put programs and their arguments after '--': distlaunch",
+        ),
         ("--workers 1001", "--workers 1001: expected no more than 1,000 tasks on one machine"),
         (
             "-- --epochs 3 --restarts=1",

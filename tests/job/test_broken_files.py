@@ -126,7 +126,7 @@ BROKEN = {
                 e: {type: double, min: nan, max: inf}
                 f: {type: double, values: [1, many]}
                 g: {type: integer, values: [1]}
-                h: {values: [1], scale: log}
+                h: {values: [1, a], scale: log}
                 i: {type: integer, min: 0.5, max: 2}
             """),
         "5:9: tuning.goal: expected maximize or minimize, got 'up'",
@@ -138,8 +138,8 @@ BROKEN = {
         "12:28: tuning.parameters.e.min: expected a number, got 'nan'",
         "12:38: tuning.parameters.e.max: expected a number, got 'inf'",
         "13:8: tuning.parameters.f: expected numbers as values, such as [0.1, 0.01], for the type",
-        "14:8: tuning.parameters.g: expected either type, min and max or a list of values, got a",
-        "15:8: tuning.parameters.h: expected the type double with a scale, or no scale, got a",
+        "14:8: tuning.parameters.g: expected either min and max or a list of values, got a",
+        "15:8: tuning.parameters.h: expected numbers as values with a scale, or no scale, got a",
         "16:8: tuning.parameters.i: expected integers as min and max of the type integer, got a",
     ),
 }
@@ -278,7 +278,7 @@ def test_a_file_too_large_for_a_job_is_not_read(tmp_path):
     [
         (lambda path: path.mkdir(), "not a file; expected text in YAML"),
         (lambda path: path.symlink_to("nowhere"), "broken symlink; fix or remove it"),
-        (lambda path: None, "no such file"),
+        (lambda path: None, "no such file; correct --config: it is relative to the current folder"),
     ],
 )
 def test_unreadable_files(tmp_path, make, line):
@@ -287,3 +287,46 @@ def test_unreadable_files(tmp_path, make, line):
     with pytest.raises(DistlaunchError) as error:
         load_job(tmp_path, config=file)
     assert str(error.value) == f"{file}: {line}"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "name: a\ncluster\nlabels: {}\n",
+            "2:1: not YAML: a key without ':' and value; write it as",
+        ),
+        ("name: a\nlabels: {a: b}}\n", "2:15: not YAML: '}' without what it ends; remove it, or"),
+        ("name: a\nargs: [a]]\n", "2:10: not YAML: ']' without what it ends; remove it, or"),
+    ],
+)
+def test_text_that_is_not_yaml_is_explained_at_its_line(tmp_path, text, problem):
+    (tmp_path / "distlaunch.yaml").write_text(text)
+    with pytest.raises(JobFileError) as error:
+        load_job(tmp_path)
+    assert problem in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            f"- {CHIEF}\n",
+            "1:1: expected keys with values, such as 'name: digits', got a list; ",
+        ),
+        (json.dumps([{"machine_spec": {}}]), "write workerPoolSpecs: before the list"),
+        ("displayName: a\n" + SPEC, "1:1: displayName: is a field beside jobSpec; put workerPool"),
+        ("display_name: a\n" + SPEC, "put workerPoolSpecs under jobSpec:"),
+        ("labels: {a: b}\n" + SPEC, "1:1: labels: is a field beside jobSpec; put workerPoolSpecs"),
+        (
+            SPEC.replace("}, rep", "}, containerSpec: {imageUri: a, env: {WANDB: k3y}}, rep"),
+            "env: expected a list, such as - {name: WANDB, value: …}, got a section",
+        ),
+    ],
+)
+def test_google_s_form_is_named_where_another_is_written(tmp_path, text, problem):
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(JobFileError) as error:
+        load_job(tmp_path, config=tmp_path / "config.yaml")
+    assert problem in str(error.value)
+    assert "k3y" not in str(error.value)

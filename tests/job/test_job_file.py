@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from distlaunch.errors import DistlaunchError, JobFileError
@@ -198,3 +198,57 @@ def test_a_problem_has_the_location_of_its_value(tmp_path_factory, content, widt
     assert problem.endswith(
         f"machine: expected a machine type such as n1-standard-8, got {marker!r}"
     )
+
+
+def tuned(folder, parameter: str, more: str = "goal: maximize") -> Tuning:
+    text = f"name: a\ncluster: {{chief: {{machine: n1-standard-4}}}}\ntuning: {{metric: a, {more},"
+    tuning = read(folder, f"{text} trials: 2, parameters: {{x: {parameter}}}}}\n").tuning
+    assert tuning
+    return tuning
+
+
+@pytest.mark.parametrize(
+    ("parameter", "expected"),
+    [
+        ("{min: 1, max: 5}", RangeParameter(1, 5, is_integer=True)),
+        ("{min: 1.0, max: 5}", RangeParameter(1, 5)),
+        ("{min: 1e-4, max: 1, scale: LOG}", RangeParameter(1e-4, 1, scale="log")),
+        ("{type: DOUBLE, min: 1, max: 5}", RangeParameter(1, 5)),
+        ("{type: INTEGER, min: 1, max: 5}", RangeParameter(1, 5, is_integer=True)),
+        (
+            "{min: 1, max: 9, scale: UNIT_LOG_SCALE}",
+            RangeParameter(1, 9, is_integer=True, scale="log"),
+        ),
+        (
+            "{min: 0.1, max: 9, scale: UNIT_REVERSE_LOG_SCALE}",
+            RangeParameter(0.1, 9, scale="reverse_log"),
+        ),
+        ("{min: 0.1, max: 9, scale: UNIT_LINEAR_SCALE}", RangeParameter(0.1, 9)),
+        ("{type: DISCRETE, values: [1, 2]}", ChoiceParameter(("1", "2"), is_numeric=True)),
+        ("{type: CATEGORICAL, values: [a, b]}", ChoiceParameter(("a", "b"))),
+        ("{values: [1, 2], scale: log}", ChoiceParameter(("1", "2"), is_numeric=True, scale="log")),
+        ("{values: [1, 2]}", ChoiceParameter(("1", "2"))),
+    ],
+)
+def test_a_tuned_parameter_s_type_follows_from_its_numbers(tmp_path, parameter, expected):
+    assert tuned(tmp_path, parameter).parameters == {"x": expected}
+
+
+@pytest.mark.parametrize(
+    ("goal", "algorithm", "expected"),
+    [
+        ("MAXIMIZE", "RANDOM_SEARCH", ("maximize", "random")),
+        ("Minimize", "GRID_SEARCH", ("minimize", "grid")),
+    ],
+)
+def test_google_s_words_of_a_search_are_taken(tmp_path, goal, algorithm, expected):
+    tuning = tuned(tmp_path, "{values: [a]}", f"goal: {goal}, algorithm: {algorithm}")
+    assert (tuning.goal, tuning.algorithm) == expected
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(st.integers(-1000, 1000), st.integers(0, 1000), st.booleans())
+def test_a_range_is_of_integers_where_both_ends_are(tmp_path, low, size, is_integer):
+    ends = (low, low + size) if is_integer else (float(low), low + size)
+    parameter = tuned(tmp_path, f"{{min: {ends[0]}, max: {ends[1]}}}").parameters["x"]
+    assert parameter == RangeParameter(low, low + size, is_integer=is_integer)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from distlaunch.job.vertex.proto import MessageName, ParsedMessage
+    from distlaunch.job.vertex.proto import FieldProblem, MessageName, ParsedMessage
     from distlaunch.job.yaml_document import Document
     from distlaunch.job.yaml_document import Path as FieldPath
 
@@ -47,6 +47,7 @@ _MESSAGES: dict[str, MessageName] = {
     "jobSpec": "CustomJob",
     "workerPoolSpecs": "CustomJobSpec",
 }  # by a key of the first level
+_BESIDE_SPEC = ("displayName", "labels", "encryptionSpec")  # fields of a CustomJob
 _CONTROL = re.compile(r"[\0-\x1f\x7f]")
 _SPACE_OR_CONTROL = re.compile(r"[\0-\x20\x7f]")
 _LONGEST_LABEL = 63
@@ -68,7 +69,7 @@ def read(document: Document, path: Path) -> tuple[dict[str, Any], tuple[str, ...
     problems = [
         *document.problems,
         *(
-            YamlProblem(document.location(each.path, of_key=each.of_key), str(each))
+            YamlProblem(document.location(each.path, of_key=each.of_key), _text(each, message))
             for each in parsed.problems
         ),
     ]
@@ -87,6 +88,14 @@ def read(document: Document, path: Path) -> tuple[dict[str, Any], tuple[str, ...
         *_single_arguments(parsed),
     )
     return body, tuple(f"{display_path(path)}: {note}" for note in notes)
+
+
+def _text(problem: FieldProblem, message: MessageName) -> str:
+    """Return a problem's text; a field of a CustomJob beside the pools has its own remedy."""
+    key = str(problem.path[0]) if len(problem.path) == 1 else ""
+    if message == "CustomJobSpec" and fields.json_name(key) in _BESIDE_SPEC:
+        return f"{key}: is a field beside jobSpec; put workerPoolSpecs under jobSpec:"
+    return str(problem)
 
 
 def to_job(

@@ -198,8 +198,9 @@ class _MessageReader:
         if isinstance(value, list | tuple):
             sources = [((*source, index), (*path, index)) for index in range(len(value))]
             return self._values(kind, value, sources)
-        if not self.as_text:
-            return self._add_expected("a list", value, source)
+        form = _form_of_list(inner, value)
+        if form or not self.as_text:
+            return self._add_expected(f"a list{form}", value, source)
         return self._values(kind, [value], [(source, (*path, 0))])
 
     def _values(
@@ -237,6 +238,14 @@ class _MessageReader:
 
     def _add(self, source: Path, message: str, of_key: bool = False) -> None:
         self.problems.append(FieldProblem(source, message, of_key))
+
+
+def _form_of_list(message: Any, value: Any) -> str:
+    """Return how names and values are written as a list, if `value` has them as a section."""
+    is_pairs = message is not None and [each.name for each in message.fields] == ["name", "value"]
+    if not is_pairs or not hasattr(value, "keys") or value.keys() <= {"name", "value"}:
+        return ""
+    return f", such as - {{name: {next(iter(value))}, value: …}}"
 
 
 def _is_repeated(kind: Any) -> bool:
