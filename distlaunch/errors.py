@@ -71,6 +71,10 @@ class JobFileError(_ProblemsError):
     """A job file with problems."""
 
 
+class ProjectError(_ProblemsError):
+    """Code of a project that cannot run."""
+
+
 class ImageError(DistlaunchError):
     """The container image cannot be built or pushed."""
 

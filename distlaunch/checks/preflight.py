@@ -186,21 +186,15 @@ def project_problems(
     job = order.job
     listed = requirements.load_requirements(job, order.folder, runtime)
     if files is not None:
-        start = job.script_module or job.module
-        if job.script:
-            start = imports.script_module(job.script)
-        starts = [start, f"{start}.__main__"]
-        if bundled:
-            starts += [f"{bundled.package}.{name}" for name in ("model", "data")]
-            if bundled.library.is_relative_to(order.folder):
-                copy = bundled.library.relative_to(order.folder)
-                starts.append(".".join((*copy.parts, "run")))
+        starts = imports.started_modules(job, order.folder, bundled)
         path = job.env.get("PYTHONPATH", "")
-        code = imports.ProjectCode(order.folder, files, tuple(starts), listed, runtime, path)
+        code = imports.ProjectCode(order.folder, files, starts, listed, runtime, path)
         yield from imports.syntax_problems(code)
         yield from image_runtime.trainer_problems(runtime, order.folder, files, job.main[0])
         if not any(each in path for each in "/$") and runtime.own is None:
-            yield from _start_problems(order, request, code, is_bundled=bundled is not None)
+            yield from imports.start_problems(code, job)
+            if not bundled and not job.is_script:
+                yield from fit_calls.fit_problems(order.folder, job.module, request)
     if runtime.own:
         yield from image_runtime.ignored_settings(runtime.own, job)
     if runtime.own is None or runtime.own.names(listed.file):
@@ -208,23 +202,6 @@ def project_problems(
     yield from gpus.build_problems(listed, request)
     if bundled:
         yield from bundled_trainer.problems(bundled, job, request, listed, order.folder)
-
-
-def _start_problems(
-    order: LaunchRequest, request: JobRequest, code: imports.ProjectCode, *, is_bundled: bool
-) -> Iterator[Problem]:
-    """Yield why the program would not start, or would not train on all tasks."""
-    job = order.job
-    if job.script:
-        yield from imports.script_problems(code, job.script)
-    elif job.script_module:
-        yield from imports.module_problems(code, job.script_module, "script_module")
-    else:
-        yield from imports.module_problems(code, job.module, "module")
-        if not is_bundled:
-            yield from fit_calls.fit_problems(order.folder, job.module, request)
-    if "/" not in (job.script or ""):  # a script imports from its own folder
-        yield from imports.import_problems(code)
 
 
 def _sorted(problems: Iterable[Problem]) -> tuple[Problem, ...]:

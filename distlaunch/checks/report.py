@@ -41,7 +41,7 @@ class Report:
     is_checked: bool = True
     first_line: str = ""  # of the training in the log
     is_emulated: bool = False  # project, bucket and quotas are not checked
-    changed_task: str = ""  # the path of a task.py whose arguments are not checked
+    changed_task: str = ""  # the code whose arguments are not checked
 
     @property
     def is_ready(self) -> bool:
@@ -121,7 +121,7 @@ def format_plan(report: Report) -> str:
     rows = [
         *_labelled("cluster", _cluster_lines(request)),
         *_labelled("data", report.data.lines() if report.data else ()),
-        *_labelled("args", (f"not checked: main() of {task} {_CHANGED}",) if task else ()),
+        *_labelled("args", (f"not checked: {task} {_CHANGED}",) if task else ()),
         *_labelled("image", _image_lines(report)),
         *_labelled("price", report.cost.lines() if report.cost else ()),
         *_labelled("log", (report.first_line,) if report.first_line else ()),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 RUN_TIMEOUT = 1_800  # seconds, as all of the validation data are read
 ONE_STEP = ("--epochs=1", "--steps-per-epoch=1", "--no-resume")
 
+_OPTIONS = resources.trainer_package() / "options.py"
 _VERSION = re.compile(r"""^__version__ = ["'](.+)["']""", re.MULTILINE)
 _IMPORT = re.compile(rf"^\s*(?:from|import)\s+{resources.TRAINER}\b", re.MULTILINE)
 _ERROR = "error: "  # in the line with the reason of a failure
@@ -48,7 +49,7 @@ class Trainer:
     version: str  # of that package
     options: Namespace  # the job's arguments as the installed package's parser reads them
     problems: tuple[Problem, ...] = ()  # the arguments that it refuses
-    changed_task: str = ""  # the path of a task.py that may have other options: of another main()
+    changed_task: str = ""  # the code by which it may have other options
 
 
 def find_trainer(order: LaunchRequest) -> Trainer | None:
@@ -69,7 +70,10 @@ def find_trainer(order: LaunchRequest) -> Trainer | None:
     options, problems = parse_arguments(arguments)
     original = resources.skeleton() / "base" / "trainer" / "task.py"
     is_changed = _parsing(_text(task)) != _parsing(_text(original))
-    changed_task = task.relative_to(order.folder).as_posix() if is_changed else ""
+    changed_task = f"main() of {task.relative_to(order.folder).as_posix()}" if is_changed else ""
+    own = library / "options.py"  # of a copy, which may have other options
+    if own.is_relative_to(order.folder) and _text(own) != _text(_OPTIONS):
+        changed_task = own.relative_to(order.folder).as_posix()
     return Trainer(folder, package, library, match[1], options, tuple(problems), changed_task)
 
 
@@ -102,8 +106,7 @@ def _text(file: Path) -> str:
 @cache
 def _parser() -> ArgumentParser:
     """Return the package's parser from its file alone, which needs neither TensorFlow nor Keras."""
-    file = resources.trainer_package() / "options.py"
-    parser: ArgumentParser = runpy.run_path(str(file))["parser"]()
+    parser: ArgumentParser = runpy.run_path(str(_OPTIONS))["parser"]()
     parser.exit_on_error = False
     return parser
 

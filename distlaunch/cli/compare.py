@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,8 @@ def compare(console: Console, values: SimpleNamespace, *, env: dict[str, str]) -
     if not is_program(words):
         options.reject_launcher_options(words)
     job = load_project_job(project, values.overrides)
+    if job and not is_program(words):
+        options.check_here(console, replace(job, tuning=None), words, values.overrides)
     variants = plan_variants(job, words, values.compare, values.batch_sizes)
     folder = create_numbered(project, COMPARISONS)
     rounds = Rounds(project, job, variants, folder=folder, console=console, env=env)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -264,8 +265,9 @@ def _plan(
     program = parse_program(job, words, before_dashes)
     cluster = local_cluster(job, values.workers)
     check_faults(faults, cluster.tasks())
-    if isinstance(program, Module) and not values.docker:
+    if job and isinstance(program, Module) and not values.docker:
         require_tensorflow()
+        options.check_here(console, replace(job, tuning=None), words, values.overrides)
     in_file = job_dir_in(job.args) if job and isinstance(program, Module) else None
     folder = choose(project, values.resume, in_words or values.job_dir, in_file)
     order = RunSpec(

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from distlaunch.cli import Settings
+    from distlaunch.job.model import Job
     from distlaunch.submit.lookup import JobLocator
     from distlaunch.submit.plan import LaunchRequest
+    from distlaunch.ui.console import Console
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
@@ -202,6 +204,22 @@ def load_launch(options: SimpleNamespace) -> tuple[LaunchRequest, list[str]]:
     if words and not words[0].startswith("-"):
         notes.append(f"{words[0]!r} after '--' is passed to the job's program as an argument")
     return request, notes
+
+
+def check_here(console: Console, job: Job, words: Sequence[str], overrides: Sequence[str]) -> bool:
+    """Print the warnings about a project's code; return whether the trainer package trains.
+
+    ProjectError is raised for what would end a run on this machine.
+    """
+    from distlaunch.checks.local_run import check_project
+    from distlaunch.submit.plan import LaunchRequest
+
+    job = replace(job, args=(*job.args, *words))
+    order = LaunchRequest(Path.cwd(), job, overrides=tuple(overrides), program_args=tuple(words))
+    problems, is_trainer = check_project(order)
+    for problem in problems:
+        console.log(f"{problem.line} [{problem.code}]", problem.severity)
+    return is_trainer
 
 
 def follow_options(command: _Command) -> _Command:

@@ -267,9 +267,11 @@ def _tune_here(console: Console, values: SimpleNamespace, ending: Ending) -> int
     tuning = _with_counts(job.tuning, values.trials, values.parallel or 1)
     check_search(tuning)
     local_cluster(job, values.workers)
+    is_trainer = False
     if not is_program(words):
         options.reject_launcher_options(words)
         require_tensorflow()
+        is_trainer = options.check_here(console, job, words, values.overrides)
     set_options = _set_options(values)
     local_options = (*set_options, *([f"--workers={values.workers}"] if values.workers else []))
     name = values.name or job.name
@@ -280,7 +282,7 @@ def _tune_here(console: Console, values: SimpleNamespace, ending: Ending) -> int
     if old:
         console.log(f"the earlier search is in {old.relative_to(project)}")
     ending.job, ending.job_dir = folder.name, str(folder)
-    plan = SearchPlan(project, folder, job, tuning, local_options, words)
+    plan = SearchPlan(project, folder, job, tuning, local_options, words, is_trainer)
     search = LocalSearch(plan)
     train = redact_words(["distlaunch", "local", *local_options, "--", *words])
     report = SearchView(console, Study.of_tuning(tuning), train)

@@ -50,6 +50,7 @@ class SearchPlan:
     tuning: Tuning
     options: tuple[str, ...]  # of `distlaunch local`, such as --workers=2
     words: tuple[str, ...]  # after --
+    is_trainer: bool = False  # which reports all its metrics at the end of each epoch
 
 
 @dataclass(slots=True)
@@ -190,6 +191,11 @@ class LocalSearch:
             lines = files.read_regular(self._metric_file(run)).decode("utf-8", "replace")
         value, step, names = read_metric(lines, self._tuning.metric)
         metric = value if value is not None and math.isfinite(value) else None
+        if names and self._tuning.metric not in names and self._is_first(code):
+            raise DistlaunchError(
+                f"tuning.metric: {_no_result(self._tuning, value, names)}; correct it, and search "
+                "with --new"
+            )
         seconds = run.before + time.monotonic() - run.started
         run.trial = replace(run.trial, metric=metric, step=step, seconds=seconds)
         if code is None:
@@ -204,6 +210,11 @@ class LocalSearch:
             reason = self._reason(run, code) if code else _no_result(self._tuning, value, names)
             run.trial = replace(run.trial, state=INFEASIBLE, metric=None, step=None, reason=reason)
         self._save(run)
+
+    def _is_first(self, code: int | None) -> bool:
+        """Whether the metrics of a trial are complete, and no trial had the search's metric."""
+        is_complete = code == 0 or (code is None and self._plan.is_trainer)
+        return is_complete and all(trial.metric is None for trial in self.trials)
 
     def _reason(self, run: _Run, code: int) -> str:
         folder = self._trial_folder(run)

@@ -198,6 +198,7 @@ def ejected(bundled: Project) -> Project:
     bundled.write("distlaunch_trainer/__init__.py", (package / "__init__.py").read_bytes())
     for file in package.glob("[!_]*.py"):
         bundled.write(f"distlaunch_trainer/{file.name}", "import tensorflow\n")
+    bundled.write("distlaunch_trainer/options.py", (package / "options.py").read_bytes())
     return bundled
 
 

@@ -14,7 +14,10 @@ from pathlib import Path
 import pytest
 
 from distlaunch import scaffold
+from distlaunch.errors import DistlaunchError
 from distlaunch.files import may_be_locked
+from distlaunch.job.load import load_job
+from distlaunch.tune.local_search import LocalSearch, SearchPlan
 
 from ..json_schemas import load_checked  # noqa: TID252 - tests are no package
 from .cloud import Cloud
@@ -151,11 +154,24 @@ def test_a_search_of_which_all_trials_fail(tune, monkeypatch):
     )
 
 
-def test_a_trial_without_the_metric_is_infeasible(tune):
-    done = tune("--local", "--trials=1", "--set=tuning.metric=loss", *PROGRAM)
+def test_a_metric_that_the_first_trial_does_not_report_ends_the_search(tune, project):
+    done = tune("--local", "--set=tuning.metric=loss", *PROGRAM)
     assert done.code == 1
-    assert "INFEASIBLE" in done.err
-    assert "no metric 'loss': it reported accuracy" in done.err
+    assert "error: tuning.metric: no metric 'loss': it reported accuracy; correct it" in done.err
+    assert len(started(project)) == 1
+    assert tune("--local", "--new", *PROGRAM).code == 0
+
+
+def test_the_trainer_s_search_ends_at_the_first_epoch_without_the_metric(project, monkeypatch):
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("WAIT", "slow")  # the program runs on after it has reported
+    job = load_job(project, overrides=["tuning.metric=loss"]).job
+    plan = SearchPlan(project, project / "a", job, job.tuning, (), PROGRAM[1:], is_trainer=True)
+    before = time.monotonic()
+    with pytest.raises(DistlaunchError, match="no metric 'loss': it reported accuracy; correct"):
+        LocalSearch(plan).run(lambda _: None)
+    assert time.monotonic() - before < 30
+    assert len(started(project)) == 1
 
 
 def test_a_metric_that_is_not_a_number_is_never_the_best(tune, project):

@@ -32,10 +32,7 @@ def problems(
     trainer: Trainer, job: Job, request: JobRequest, requirements: ImageRequirements, folder: Path
 ) -> Iterator[Problem]:
     """Yield what the bundled trainer cannot do, or does in another way than expected."""
-    package = trainer.folder.relative_to(folder).as_posix()
-    model, data = _parsed(trainer.folder / "model.py"), _parsed(trainer.folder / "data.py")
-    yield from _undefined(model, "create_model", f"{package}/model.py")
-    yield from _undefined(data, "training", f"{package}/data.py")
+    yield from code_problems(trainer, job, folder)
     yield from _pool_problems(trainer, request)
     if request.strategy == "SPOT":
         yield from _spot_problems(trainer)
@@ -43,9 +40,17 @@ def problems(
     replicas = sum(pool.replicas * max(1, pool.accelerator_count) for pool in pools)
     is_in_step = replicas > 1 and not request.has_parameter_servers
     if is_in_step and not trainer.options.sync_batch_norm:
-        yield from _unsynchronized(model, f"{package}/model.py")
+        model = trainer.folder / "model.py"
+        yield from _unsynchronized(_parsed(model), model.relative_to(folder).as_posix())
     yield from _copy_problems(trainer, folder)
     yield from _keras_problems(job, requirements)
+
+
+def code_problems(trainer: Trainer, job: Job, folder: Path) -> Iterator[Problem]:
+    """Yield what the trainer refuses wherever it runs."""
+    for name, function in (("model", "create_model"), ("data", "training")):
+        file = trainer.folder / f"{name}.py"
+        yield from _undefined(_parsed(file), function, file.relative_to(folder).as_posix())
     yield from _argument_problems(trainer, job)
 
 

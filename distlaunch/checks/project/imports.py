@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.image_runtime import tensorflow_tag
-from distlaunch.checks.project.requirements import pin, providers
+from distlaunch.checks.project.requirements import providers
 from distlaunch.errors import did_you_mean
-from distlaunch.image.requirements import EXPORTS
 from distlaunch.resources import TRAINER
 
 if TYPE_CHECKING:
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.project.image_runtime import ImageRuntime
     from distlaunch.checks.project.requirements import ImageRequirements
+    from distlaunch.checks.trainer import Trainer
+    from distlaunch.job.model import Job
 
 _STANDARD = sys.stdlib_module_names | {"__main__", "tomllib"}  # since Python 3.11
 # Syntax of Python 3.11 and later: except*, type statements, type parameters, quotes in f-strings.
@@ -128,6 +129,10 @@ class ProjectCode:
         """Whether modules may be in folders that are not known here."""
         return any(self.source(path).changes_path for path in self.reachable)
 
+    def is_own(self, name: str) -> bool:
+        """Return whether a module would be one of the project's, even if it is missing."""
+        return name.partition(".")[0] in self.modules
+
     def is_package(self, name: str) -> bool:
         """Return whether a module is a folder."""
         path = self.modules[name]
@@ -216,6 +221,30 @@ class _Finding(NamedTuple):
     is_sure: bool = True
 
 
+def started_modules(job: Job, folder: Path, bundled: Trainer | None) -> tuple[str, ...]:
+    """Return the modules that a job's program always imports."""
+    start = script_module(job.script) if job.script else job.script_module or job.module
+    starts = [start, f"{start}.__main__"]
+    if bundled:
+        starts += [f"{bundled.package}.{name}" for name in ("model", "data")]
+        if bundled.library.is_relative_to(folder):
+            copy = bundled.library.relative_to(folder)
+            starts.append(".".join((*copy.parts, "run")))
+    return tuple(starts)
+
+
+def start_problems(project: ProjectCode, job: Job) -> Iterator[Problem]:
+    """Yield why a job's program would not start."""
+    if job.script:
+        yield from script_problems(project, job.script)
+    elif job.script_module:
+        yield from module_problems(project, job.script_module, "script_module")
+    else:
+        yield from module_problems(project, job.module, "module")
+    if "/" not in (job.script or ""):  # a script imports from its own folder
+        yield from import_problems(project)
+
+
 def module_problems(project: ProjectCode, module: str, key: str) -> Iterator[Problem]:
     """Yield why ``python -m MODULE`` would not find the program, which `key` names."""
     if module not in project.modules:
@@ -248,7 +277,8 @@ def script_problems(project: ProjectCode, script: str) -> Iterator[Problem]:
     if script not in project.files:
         near = did_you_mean(script, [path for path in project.files if path.endswith(".py")])
         remedy = near.removeprefix("; ") or "name the Python file to run, e.g. train.py"
-        yield error("script-missing", "script", f"no file {script} in the image", remedy)
+        place = " in the image" if (project.folder / script).is_file() else ""
+        yield error("script-missing", "script", f"no file {script}{place}", remedy)
 
 
 def syntax_problems(project: ProjectCode) -> Iterator[Problem]:
@@ -295,7 +325,7 @@ def _finding(project: ProjectCode, file: str, name: str | None, each: Import) ->
             f"relative import of {module!r} leads out of the package",
             "import from the project's folder, e.g. from trainer.data",
         )
-    if not each.level and name.partition(".")[0] not in project.modules:
+    if not each.level and not project.is_own(name):
         return _third_party(project, file, name, each.name)
     full = f"{name}.{each.name}"
     if name not in project.modules:
@@ -340,12 +370,10 @@ def _not_required(project: ProjectCode, top: str, distribution: str) -> _Finding
     if requirements.refusal or not (runtime.is_plain or tensorflow_tag(runtime.base)):
         return None
     shown = distribution if top == "google" else top
-    add = f"add {pin(distribution, f' to {requirements.file}')}"
-    if requirements.unread:
-        add = f"run '{EXPORTS[requirements.unread]}'"
+    missing, add = requirements.describe_missing(shown, distribution)
     unverified = requirements.unverified
     if not unverified:
-        return _Finding(f"no requirement provides {shown}", add, is_sure=runtime.is_plain)
+        return _Finding(missing, add, is_sure=runtime.is_plain)
     names = ", ".join(unverified[:_SHOWN]) + (", …" if unverified[_SHOWN:] else "")
     what = f"not verified that a requirement provides {shown}: {names} not installed here"
     return _Finding(what, f"{add}, or install the requirements here", is_sure=False)

@@ -135,6 +135,13 @@ class ImageRequirements:
         dependencies = sorted(self.distributions - self.names - _IN_BASE)
         return names + [name for name in dependencies if not _is_installed(name)]
 
+    def describe_missing(self, module: str, distribution: str) -> tuple[str, str]:
+        """Return what is wrong where no distribution provides a module, and the remedy."""
+        add = f"add {pin(distribution, f' to {self.file}')}"
+        if self.unread:
+            add = f"run '{EXPORTS[self.unread]}'"
+        return f"no requirement provides {module}", add
+
     def provide(self, modules: Sequence[str]) -> bool:
         """Return whether a distribution provides one of some modules, or may by its name."""
         if not self.distributions.isdisjoint(providers(modules[0])):

@@ -1,0 +1,147 @@
+"""What `local`, `tune --local` and comparisons refuse before they start a task."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from distlaunch.checks.local_run import check_project
+from distlaunch.checks.trainer import find_trainer
+from distlaunch.cli import main
+from distlaunch.errors import ProjectError
+
+MODEL, DATA = "trainer/model.py", "trainer/data.py"
+TUNING = """
+tuning:
+  metric: val_accuracy
+  goal: maximize
+  trials: 3
+  algorithm: random
+  parameters: {learning_rate: {min: 0.0001, max: 0.1}}
+"""
+
+
+def errors(project, *overrides) -> list[str]:
+    with pytest.raises(ProjectError) as error:
+        check_project(project.order(*overrides))
+    return list(error.value.lines)
+
+
+def test_a_new_project_is_accepted_whatever_its_image_needs(bundled):
+    assert check_project(bundled.order()) == ((), True)
+    bundled.write("helpers/sums.py", "")  # of no package, so that it is not in the image
+    bundled.prepend(MODEL, "import helpers.sums\n")
+    bundled.write("requirements.txt", "not a requirement\n")
+    bundled.write("Dockerfile", "FROM scratch\n")
+    assert check_project(bundled.order()) == ((), True)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "line"),
+    [
+        (MODEL, "import sklearn_x\n", f"{MODEL}:1: sklearn_x is not installed here; run '"),
+        (MODEL, "def (\n", f"{MODEL}:1:5: syntax error: "),
+        (DATA, "import trainer.modle\n", f"{DATA}:1: no module trainer.modle; did you mean"),
+        (DATA, "from .. import a\n", "relative import of '..' leads out of the package; import"),
+    ],
+)
+def test_code_that_would_end_the_run_is_an_error(bundled, file, text, line):
+    bundled.prepend(file, text)
+    assert line in errors(bundled)[0]
+
+
+def test_what_may_not_be_imported_is_a_warning(bundled):
+    bundled.prepend(MODEL, "def later():\n    import sklearn_x\n")
+    (problem,), is_trainer = check_project(bundled.order())
+    assert (problem.severity, problem.code, is_trainer) == ("warning", "import-missing", True)
+
+
+def test_a_function_that_the_trainer_calls_is_missed(bundled):
+    bundled.write(MODEL, "")
+    assert (
+        f"{MODEL}: no function create_model(), which the trainer calls; write" in errors(bundled)[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        ("module=trainer.tsk", "module: no module trainer.tsk; did you mean 'trainer.task'?"),
+        ("module=trainer", "trainer is a package without __main__.py"),
+        ("args=[--epoch=3]", "args: the trainer has no option --epoch; did you mean '--epochs'?"),
+        ("args=[--epochs=x]", "args: --epochs: invalid whole number value: 'x'"),
+    ],
+)
+def test_a_wrong_setting_is_an_error_at_its_option(bundled, override, line):
+    assert line in errors(bundled, override)[0]
+
+
+def test_a_module_that_is_installed_here_is_found(bundled):
+    assert check_project(bundled.order("module=click")) == ((), False)
+
+
+def test_a_script_that_is_missing(bundled):
+    bundled.write("train.py", "import click\n")
+    text = (bundled.folder / "distlaunch.yaml").read_text()
+    bundled.write("distlaunch.yaml", text.replace("module: trainer.task", "script: train.py"))
+    assert check_project(bundled.order()) == ((), True)
+    (bundled.folder / "train.py").rename(bundled.folder / "training.py")
+    line = "script: no file train.py; did you mean 'training.py'? [script-missing]"
+    assert errors(bundled)[0].endswith(line)
+
+
+def test_environments_and_hidden_folders_are_not_read(bundled):
+    for folder in (".venv/lib", "venv/lib/python3.12/site-packages"):
+        bundled.write(f"{folder}/sklearn_x/__init__.py", "")
+    bundled.prepend(MODEL, "import sklearn_x\n")
+    assert "sklearn_x is not installed here" in errors(bundled)[0]
+
+
+def test_modules_of_a_path_that_is_set_are_not_known(bundled):
+    bundled.prepend(MODEL, "import sklearn_x\n")
+    assert check_project(bundled.order("env.PYTHONPATH=lib")) == ((), True)
+
+
+def test_options_of_a_copy_with_other_options_are_not_checked(ejected):
+    order = ejected.order("args=[--my-option=1]")
+    assert "no option --my-option" in errors(ejected, "args=[--my-option=1]")[0]
+    options = ejected.folder / "distlaunch_trainer/options.py"
+    options.write_text(f"{options.read_text()}\n# --my-option\n")
+    assert find_trainer(order).changed_task == "distlaunch_trainer/options.py"
+    assert check_project(order) == ((), True)
+    assert ejected.summary("args=[--my-option=1]") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            ["local", "--", "--epoch=3"],
+            "arguments after --: the trainer has no option --epoch; did",
+        ),
+        (["local", "--compare=1", "--", "--epoch=3"], "arguments after --: the trainer has no"),
+        (["tune", "--local"], "tuning.parameters.learning_rate: the trainer has no option --lear"),
+        (["local", "--set=args=[--epoch=3]"], "--set args: the trainer has no option --epoch; did"),
+    ],
+)
+def test_a_run_is_refused_before_it_starts(bundled, monkeypatch, capsys, words, line):
+    if words[0] == "tune":
+        text = (bundled.folder / "distlaunch.yaml").read_text()
+        bundled.write("distlaunch.yaml", text + TUNING)
+    monkeypatch.chdir(bundled.folder)
+    before = time.monotonic()
+    assert main(words) == 1
+    assert time.monotonic() - before < 5
+    error = capsys.readouterr().err
+    assert line in error
+    assert error.endswith("[argument-unknown]\n")
+    assert not (bundled.folder / ".distlaunch").exists()
+
+
+def test_a_tuned_option_does_not_concern_a_plain_run(bundled, monkeypatch, capsys):
+    text = (bundled.folder / "distlaunch.yaml").read_text()
+    bundled.write("distlaunch.yaml", text + TUNING)
+    monkeypatch.chdir(bundled.folder)
+    assert main(["local", "--", "--epoch=3"]) == 1
+    assert "learning_rate" not in capsys.readouterr().err
