@@ -276,6 +276,22 @@ def test_commands_of_a_project_readme_run(run_session, tmp_path):
     epochs = json.loads(first.read_text())["epochs"]
     assert (len(epochs), epochs[-1]["logs"]["val_accuracy"] >= 0.94) == (8, True)
     assert "`val_accuracy` of about 0.96 (0.94 or more)" in readme
+    resumed = max((tmp_path / ".distlaunch/local").glob("*/summary.json"))
+    (use,) = [lines for kind, lines in blocks(readme) if kind == "python"]
+    program = "\n".join(use).replace("DATE-TIME", resumed.parent.name)
+    (tmp_path / "use_model.py").write_text(program, encoding="utf-8")
+    run_session(["distlaunch local --workers 1 --set module=use_model --set args=[]"], tmp_path)
+
+
+@pytest.mark.parametrize("starter", ["digits", "own-script"])
+def test_cloud_commands_of_a_project_readme_are_those_of_the_documents(starter, tmp_path):
+    readme = scaffold.plan(tmp_path / "digits", starter).files[Path("README.md")].decode()
+    lines = {line.partition("  #")[0].strip() for line in lines_in(readme, SET_UP)}
+    here = {line for line in lines if line.startswith("distlaunch ")}
+    assert lines - here - {""} <= SETUP  # which are checked below
+    tried = {f"distlaunch {command}" for command in AT_THE_EMULATOR}
+    job_dir = "distlaunch submit --job-dir gs://my-bucket/digits/JOB_ID"
+    assert here - tried == {"distlaunch fetch", job_dir}  # see tests/cli
 
 
 @pytest.mark.slow

@@ -23,16 +23,14 @@ DEFAULT_STARTER = "digits"
 @click.option(
     "--starter",
     metavar="NAME",
-    default=DEFAULT_STARTER,
-    show_default=True,
     shell_complete=completion.starter_names,
-    help="Starter to copy.",
+    help=f"Starter to copy (default: that of DIR's name, else {DEFAULT_STARTER}).",
 )
 @click.option("--list", "list_starters", is_flag=True, help="List the starters and exit.")
 @click.option("--force", is_flag=True, help="Overwrite files; changed ones are kept as FILE.bak.")
 @click.pass_obj
 def command(
-    settings: Settings, folder: str, starter: str, list_starters: bool, force: bool
+    settings: Settings, folder: str, starter: str | None, list_starters: bool, force: bool
 ) -> None:
     """Create a project in DIR (default: the current directory).
 
@@ -45,11 +43,12 @@ def command(
     if not folder:
         raise UsageError("DIR is empty; leave it out for the current directory")
     path = Path(folder)
+    starter = starter or (folder if folder in resources.starters() else DEFAULT_STARTER)
     project = scaffold.plan(path, starter)
 
     project.write(path, overwrite=force, on_copy=settings.show_copy)
     if not settings.quiet:
-        _show_next(project, path)
+        _show_next(project, path, starter)
 
 
 def _show_starters() -> None:
@@ -59,8 +58,9 @@ def _show_starters() -> None:
         show(f"{name:{width}}  {facts['description']}")
 
 
-def _show_next(project: scaffold.Scaffold, folder: Path) -> None:
-    show(f"created project {project.name} in {folder} ({len(project.files)} files)")
+def _show_next(project: scaffold.Scaffold, folder: Path, starter: str) -> None:
+    files = f"{len(project.files)} files of the starter {starter}"
+    show(f"created project {project.name} in {folder} ({files})")
     show("next:")
     if folder != Path():
         # A name that begins with a dash would be an option of cd.

@@ -20,9 +20,19 @@ def test_a_project_in_a_new_folder_and_the_next_commands(run, tmp_path):
     assert (done.code, done.err) == (0, "")
     first, *others = done.out.splitlines()
     files = [path for path in (tmp_path / "digits").rglob("*") if path.is_file()]
-    assert first == f"created project digits in digits ({len(files)} files)"
+    assert first == f"created project digits in digits ({len(files)} files of the starter digits)"
     assert others == ["next:", "  cd digits", "  distlaunch local"]
     assert (tmp_path / "digits/distlaunch.yaml").stat().st_mode & 0o777 == 0o640
+
+
+def test_the_name_of_a_starter_makes_that_starter(run, tmp_path):
+    assert "files of the starter tabular)" in run("init", "tabular").out
+    assert "penguin" in (tmp_path / "tabular/README.md").read_text()
+    assert "of the starter text)" in run("init", "other", "--starter", "text").out
+    assert "of the starter digits)" in run("init", "tabular-2").out
+    assert "of the starter digits)" in run("init", "text", "--starter=digits").out
+    again = run("init", "tabular")
+    assert (again.code, "would be overwritten" in again.err) == (1, True)
 
 
 @pytest.mark.parametrize("name", ["it's here", "-x", "-"])
