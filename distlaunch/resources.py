@@ -29,6 +29,22 @@ def trainer_package() -> Path:
     return in_checkout if in_checkout.is_dir() else _HERE.parent / TRAINER
 
 
+def pip_install(extra: str) -> str:
+    """Return the command that installs what an extra of distlaunch requires."""
+    import shlex
+    import sys
+    from importlib.metadata import requires
+
+    from packaging.requirements import Requirement
+
+    chosen = []
+    for requirement in map(Requirement, requires("distlaunch") or ()):
+        marker, requirement.marker = requirement.marker, None
+        if marker and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""}):
+            chosen.append(str(requirement))
+    return f"{sys.executable} -m pip install {shlex.join(chosen)}"
+
+
 def starters() -> dict[str, dict[str, Any]]:
     """Return the facts of each starter by its name."""
     import yaml

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.compare.figures import PARTS
 from distlaunch.files import atomic_write
+from distlaunch.resources import pip_install
 from distlaunch.text import duration
 from distlaunch.ui.chart import bars
 
@@ -106,7 +107,7 @@ def write_files(comparison: Comparison, verdict: Verdict) -> list[str]:
     atomic_write(comparison.folder / "compare.json", json.dumps(data, indent=1) + "\n")
     atomic_write(comparison.folder / "compare.html", _html(data, rows(comparison)))
     if find_spec("matplotlib") is None:
-        remedy = "run pip install 'distlaunch[charts]'"
+        remedy = f"run {pip_install('charts')}"
         return [f"no compare.png: matplotlib is not installed here; {remedy}"]
     _write_png(data, comparison.folder / "compare.png")
     return []

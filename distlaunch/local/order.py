@@ -12,6 +12,7 @@ from distlaunch.job.model import Cluster, Machine, Pool
 from distlaunch.job.overrides import Override
 from distlaunch.local.host_resources import this_machine
 from distlaunch.local.run_spec import Module, RunSpec, parse_program
+from distlaunch.resources import pip_install
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,9 +65,7 @@ def local_cluster(job: Job | None, workers: int | None) -> Cluster:
 def require_tensorflow() -> None:
     """Raise DistlaunchError if TensorFlow is not installed in this environment."""
     if find_spec("tensorflow") is None:
-        raise DistlaunchError(
-            "TensorFlow is not installed here; run pip install 'distlaunch[local]'"
-        )
+        raise DistlaunchError(f"TensorFlow is not installed here; run {pip_install('local')}")
 
 
 def check_no_job_dir(words: Sequence[str], what: str = "run") -> None:

@@ -19,6 +19,7 @@ from distlaunch.local.task_spec import (
     plan_task,
     task_environment,
 )
+from distlaunch.resources import pip_install
 from distlaunch.ui.events import JobFailed, Notice
 from distlaunch.ui.failure import FailureReport, explain
 from distlaunch.ui.interrupts import StopSignals
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from distlaunch.ui.progress_view import ProgressView
 
 _NEW_PORTS = 3  # times that a group gets new ports, because another program took one
+_IN_SIGHT = 15  # lines after a task's last, with which it is still on the screen
 _PORT_TROUBLE = 2.0 * PEER_TIMEOUT  # seconds; what fails later does not fail for want of a port
 
 
@@ -108,8 +110,8 @@ class Runner:
             machine = replace(machine, cores=self._spec.cores)
         if machine.gpus and self._runs_without_cuda():
             self._notify(
-                f"{machine.describe()}: GPUs are not used, as tensorflow-cpu is installed; install "
-                "distlaunch[local-gpu] in place of distlaunch[local]",
+                f"{machine.describe()}: GPUs are not used, as tensorflow-cpu is installed; remove "
+                f"it with pip uninstall, and run {pip_install('local-gpu')}",
                 "warning",
             )
             machine = replace(machine, gpus=())
@@ -220,10 +222,8 @@ class Runner:
             str(failure.task), explain(last, exit_code=code), last.split("\n")
         )
         self._view.handle(JobFailed(report, shows_lines=False))
-        others = (attempt.outputs[task] for task in self._tasks if task != failure.task)
-        # If no other task wrote, they are what was printed just before this.
         is_shown = self._view.shows_lines and self._view.console.is_one_stream
-        is_above = is_shown and not any(o.last_lines() for o in others)
+        is_above = is_shown and self._view.lines_after(str(failure.task)) < _IN_SIGHT
         if last and not is_above:
             self._notify(f"the last lines of {failure.task}:\n{last}", "error")
         self._notify(f"full log: {output.log}", "error")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from distlaunch.errors import DistlaunchError
+from distlaunch.errors import DistlaunchError, os_reason
 from distlaunch.python_command import python_command
+from distlaunch.resources import pip_install
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +28,15 @@ def run_tensorboard(folders: Mapping[str, str], port: int, show_message: ShowMes
     """
     if find_spec("tensorboard") is None:
         raise DistlaunchError(
-            "TensorBoard is not installed here; run pip install 'distlaunch[tensorboard]'"
+            f"TensorBoard is not installed here; run {pip_install('tensorboard')}"
         )
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("localhost", port))
+        except OSError as problem:
+            reason = f"port {port} cannot be used ({os_reason(problem)})"
+            raise DistlaunchError(f"{reason}; choose another with --port, or 0 for any") from None
     words = [*log_options(folders), f"--port={port}"]
     command = python_command("tensorboard.main", *words, function="run_main")
     for name, folder in folders.items():
@@ -57,7 +66,7 @@ def log_folder(view: RunView, endpoint: str | None = None) -> str:
         if find_spec("tensorflow") is None:
             raise DistlaunchError(
                 f"{view.id}: TensorBoard needs TensorFlow to read {view.job_dir}; run "
-                "pip install 'distlaunch[local]'"
+                f"{pip_install('local')}"
             )
     return f"{view.job_dir.rstrip('/')}/logs"
 

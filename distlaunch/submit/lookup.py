@@ -74,7 +74,11 @@ class JobLocator:
         if "/" in name:
             jobs = self.jobs(name=name)
             return LocatedJob(jobs, jobs.get(name))
-        jobs = self.jobs()
+        try:
+            jobs = self.jobs()
+        except GoogleError as error:
+            unknown = f"no job {name!r} was submitted from this directory{records.hint(name)}"
+            raise error.with_text(f"{unknown}, and Google was not searched: {error}") from None
         newest = sorted(_search(jobs, name), key=lambda job: str(job.get("createTime", "")))[-1:]
         if not newest:
             raise DistlaunchError(

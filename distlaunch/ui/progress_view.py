@@ -75,7 +75,8 @@ class ProgressView:
         self._state = ""
         self._waiting = ""
         self._waiting_since = 0.0
-        self._has_shown_lines = False
+        self._shown = 0  # lines of tasks
+        self._shown_at: dict[str, int] = {}  # the number of each task's last line
         self._width = max(map(len, tasks))
         self._prefixes: dict[str, str] = {}
         for task in tasks:
@@ -85,7 +86,8 @@ class ProgressView:
         """Show an event."""
         if isinstance(event, TaskLines):
             if event.text:
-                self._has_shown_lines = True
+                self._shown += event.text.count("\n")
+                self._shown_at[event.task] = self._shown
                 self.console.lines(self._prefix(event.task), self._coloured(event))
         elif isinstance(event, Waiting):
             self._wait_for(event.text)
@@ -102,6 +104,10 @@ class ProgressView:
                 self.console.log(text, "error")
         elif event.task == self._primary:
             self._show_training(event.event)
+
+    def lines_after(self, task: str) -> int:
+        """Return how many lines of other tasks were shown after the last one of a task."""
+        return self._shown - self._shown_at.get(task, 0)
 
     def stream(self, events: Iterable[Event]) -> None:
         """Show events as they come, none before a slow reader has room for it."""
@@ -131,7 +137,7 @@ class ProgressView:
         self._wait_for("")
         summary = summary or self._summary
         if summary:  # the task's own lines, once shown, have had its epochs
-            self.console.result(describe(summary, with_epochs=not self._has_shown_lines))
+            self.console.result(describe(summary, with_epochs=not self._shown))
         else:
             self.console.log(f"done; the tasks' output is in {logs}")
 

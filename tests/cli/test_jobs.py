@@ -354,3 +354,12 @@ def test_fields_are_overridden_and_arguments_appended(run, cloud):
     assert folders(job)[0] == f"gs://bucket/fixed/{job['labels'][LABEL]}"
     refused = run("resubmit", first["name"], *cloud.options("again"), "--set", "cluster.x=1")
     assert (refused.code, "--set cluster.x" in refused.err) == (1, True)
+
+
+@pytest.mark.usefixtures("no_credentials")
+def test_an_unknown_job_is_named_also_without_credentials(run, tmp_path):
+    (tmp_path / "distlaunch.yaml").write_text("project: demo-project\nregion: us-central1\n")
+    done = run("status", "digist", cwd=tmp_path)
+    assert done.code == 1
+    unknown = "no job 'digist' was submitted from this directory, and Google was not searched: "
+    assert unknown in done.err

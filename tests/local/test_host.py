@@ -169,6 +169,8 @@ def test_a_module_of_a_src_layout_runs_by_its_name(cli, project):
 def test_a_wrong_option_of_the_trainer_is_reported_once(local, project):
     shutil.rmtree(project / "trainer")
     shutil.copytree(TRAINER, project / "trainer")
+    task = project / "trainer/task.py"  # with a main() of its own, its arguments are not checked
+    task.write_text(task.read_text().replace("    return launch(", "    1\n    return launch("))
     done = local("", None, "--workers=4", "--", "--epoch=3")
     assert done.returncode == 2
     assert done.stdout == (

@@ -36,7 +36,13 @@ def test_the_first_failure_ends_the_job_with_its_code_and_last_lines(run, tmp_pa
     assert log.read_text().startswith("first words\nline 0\n")
 
 
-@pytest.mark.parametrize(("before", "times"), [("pass", 1), ("print('words of another')", 2)])
+LATE = "import signal; signal.signal(signal.SIGTERM, lambda *_: sys.exit('words\\n' * COUNT))"
+
+
+@pytest.mark.parametrize(
+    ("before", "times"),
+    [("pass", 1), (LATE.replace("COUNT", "9"), 1), (LATE.replace("COUNT", "99"), 2)],
+)
 def test_the_last_lines_are_not_repeated_right_below_themselves(run, before, times):
     code, out, _ = run(
         f"""

@@ -91,6 +91,17 @@ def test_the_plan_is_the_one_of_the_golden_file(case):
     assert all(figure in line for line in warnings for figure in case["figures"])
 
 
+def test_a_global_batch_larger_than_the_data_is_a_warning(tmp_path, cluster):
+    training = write(tmp_path / "training", 1437)
+    data, warnings = deal(training, "--global-batch-size=100000", cluster=cluster, job_dir=tmp_path)
+    assert data.training.plan.steps == 1
+    assert warnings == [
+        "a global batch of 100,000 is larger than the 1,437 examples: each epoch is one step; "
+        "use a smaller one"
+    ]
+    assert deal(training, "--global-batch-size=1437", cluster=cluster, job_dir=tmp_path)[1] == []
+
+
 def test_empty_files_among_others_are_a_warning(tmp_path, cluster):
     training = write(tmp_path / "training", 1, 0, 1200, 0, 0, 0)
     validation = write(tmp_path / "validation", 0, 5)

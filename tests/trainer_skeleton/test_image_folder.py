@@ -98,7 +98,7 @@ def test_an_image_that_cannot_be_decoded_is_named(cluster, tmp_path):
         ({"subset": "training"}, "validation_split= together with subset="),
         ({"class_names": ["cat", "cow"]}, r"/cow has no images \(\.bmp, "),
         ({"label_mode": "binary"}, "takes two classes, and .* has 3: bee, cat, dog"),
-        ({"directory": "/nosuch"}, r"^/nosuch has no images .* in folders of classes"),
+        ({"directory": "/nosuch"}, r"^ImageFolder: no folder /nosuch: correct its path in trainer"),
     ],
     ids=str,
 )

@@ -129,6 +129,24 @@ def test_errors_are_one_line_with_the_path(tmp_path):
     assert refusal(fail) == "cannot write gs://bucket/a: no such bucket"
 
 
+@pytest.mark.parametrize(
+    ("reason", "has_remedy"),
+    [
+        ("Error executing an HTTP request: libcurl code 6 meaning 'Could not resolve host'", True),
+        ("Error executing an HTTP request: HTTP response code 401 with body 'Anonymous'", True),
+        ("All attempts to get a Google authentication bearer token failed", True),
+        ("Error executing an HTTP request: HTTP response code 404", False),
+    ],
+)
+def test_a_bucket_without_access_names_the_login(reason, has_remedy):
+    def fail(path):
+        with storage.explained("cannot write", path):
+            raise tf.errors.UnavailableError(None, None, reason)
+
+    assert ("'gcloud auth application-default login'" in refusal(fail, "gs://a/b")) == has_remedy
+    assert "gcloud" not in refusal(fail, "/folder")
+
+
 def test_scratch_folders(tmp_path, monkeypatch):
     """Beside the target, or on this machine for a bucket; removed at the end."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -88,14 +89,22 @@ def test_a_dataset_without_a_label_needs_map(cluster, data_dir, tmp_path):
 
 def test_what_cannot_be_prepared_is_an_error_with_the_command(cluster, tmp_path, monkeypatch):
     """No download is tried: the dataset takes files that are downloaded by hand."""
-    with pytest.raises(DataError) as refused:
-        Tfds("imagenet2012", data_dir=str(tmp_path)).open(cluster, "")
+    prepare = "tensorflow_datasets.core.DatasetBuilder.download_and_prepare"
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare, Mock(side_effect=AssertionError("Manual directory is missing")))
+        with pytest.raises(DataError) as refused:
+            Tfds("imagenet2012", data_dir=str(tmp_path)).open(cluster, "")
     message = str(refused.value)
     assert message.startswith(f"imagenet2012 is not in {tmp_path}/imagenet2012/")
     command = f"run: tfds build imagenet2012 --file_format=tfrecord --data_dir={tmp_path}"
     assert message.endswith(command)
     with pytest.raises(DataError, match=r"^Tfds\('nosuch'\): .*Dataset nosuch not found"):
         Tfds("nosuch", data_dir=str(tmp_path)).open(cluster, "")
+    missing = ModuleNotFoundError("No module named 'a_b.c'", name="a_b.c")
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare, Mock(side_effect=missing))
+        with pytest.raises(DataError, match=r"-m pip install a_b', and add it to requirements.txt"):
+            Tfds("imagenet2012", data_dir=str(tmp_path)).open(cluster, "")
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
     with pytest.raises(DataError, match=r"add tensorflow-datasets to requirements.txt"):
         Tfds(NAME, data_dir=str(tmp_path)).open(cluster, "")

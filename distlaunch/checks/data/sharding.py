@@ -151,6 +151,11 @@ def problems(
         what = f"a global batch of {batch} leaves {replicas - batch} of {replicas} replicas idle"
         remedy = f"set --global-batch-size={replicas} or more"
         yield error("batch-idle", "args", what, remedy)
+    is_chosen = options.global_batch_size or options.batch_size
+    if is_chosen and batch and plan.shards and batch > (plan.examples or batch):
+        what = f"a global batch of {batch:,} is larger than the {plan.examples:,} examples"
+        remedy = "use a smaller one: each epoch is one step"
+        yield warning("batch-too-large", "args", what, remedy)
     if batch and not plan.shards:
         yield from _dataset_batch_problems(batch, replicas, options, source)
     if plan.requested_steps and plan.examples and batch:

@@ -60,7 +60,7 @@ def problems(
     own = runtime.own.text if runtime and runtime.own else runtime.template if runtime else ""
     if order.job.reduction_server and runtime and _PACKAGE not in own:
         what = f"the Dockerfile does not install {_PACKAGE}, which NCCL needs to use it"
-        remedy = "install it in your own Dockerfile, see docs/job-file.md"
+        remedy = "install it in your own Dockerfile, with apt-get from Google's packages"
         yield warning("reduction-server-package", reduction_server.KEY, what, remedy)
 
 

@@ -167,7 +167,7 @@ def trainer_problems(
     is_installed = not text or "install_trainer" in text or TRAINER in text
     if not is_installed and is_needed(folder, files, module):
         what = f"the project imports {TRAINER}, which this file does not install"
-        remedy = "add the two lines of docs/submit.md, or run 'distlaunch eject'"
+        remedy = "run 'distlaunch eject', which copies it into the project"
         yield warning("trainer-not-installed", path, what, remedy)
 
 

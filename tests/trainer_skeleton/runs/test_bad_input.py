@@ -30,8 +30,12 @@ CASES = [
         {SHAPE: f"{SHAPE} + no_such_name"},
     ),
     ("the model does not take what trainer/data.py gives", DATA, {SHAPE: OTHER_SHAPE}),
-    ("create_model() in trainer/model.py returned int", MODEL, {"return model": "return 3"}),
-    ("Received a label value of", MODEL, {"Dense(10)": "Dense(5)"}),
+    (
+        "create_model() in trainer/model.py returned int: end it with return model, a compiled",
+        MODEL,
+        {"return model": "return 3"},
+    ),
+    ("has no output: the model has 5, for the labels 0 to 4", MODEL, {"Dense(10)": "Dense(5)"}),
     ("SyntaxError: invalid syntax (trainer/model.py, line", MODEL, {"model()": "model("}),
     (
         "Own.make_train_function() of trainer/model.py would not be called",
@@ -205,3 +209,9 @@ def test_full_disk(project, small_disk):
     assert_one_error(result, "cannot write")
     assert "No space left on device" in result.err
     assert not list(small_disk.rglob("*partial*"))
+
+
+def test_an_error_of_all_tasks_is_printed_once(project):
+    result = project.local("job", "--workers", "7", "--", "--epochs=1", code=1)
+    assert result.out.count("7 replicas do not divide the 240 logical shards") == 1, result.text
+    assert "chief    | trainer: error: 7 replicas do not" in result.out

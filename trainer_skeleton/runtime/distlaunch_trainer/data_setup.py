@@ -133,6 +133,12 @@ def load_data(
         _check_rows_are_known(data, cluster.replicas)
     if note := coverage_note(data.plan, progress.steps_per_epoch):
         report.warn(note)
+    is_chosen = settings.global_batch_size or settings.batch_size
+    if is_chosen and isinstance(data.plan, BatchPlan) and data.plan.is_larger_than_data:
+        report.warn(
+            f"a global batch of {data.plan.global_batch:,} is larger than the "
+            f"{data.plan.examples:,} examples: each epoch is one step; use a smaller one"
+        )
     parts = {"validation": validation, "test": test}
     others = {
         name: _unshuffled(

@@ -34,6 +34,8 @@ _CHECK_NODE = re.compile(r"node (?:while/)?(\S+?)/CheckNumericsV2")
 _ASSERTION = re.compile(r"assertion failed: (\[.*\])")
 _BRACKETS = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]")
 _NODE_NAME = re.compile(r"\s*\(\S+:\d+\)")
+# Of the sparse categorical cross-entropy.
+_LABEL = re.compile(r"label value of (-?\d+) which is outside the valid range of \[0, (\d+)\)")
 _OUT_OF_MEMORY = re.compile(r"\bOOM\b|[Oo]ut of memory")
 _TOO_LARGE = re.compile(
     r"OOM when allocating tensor with shape(\[[\d,]*\]) and type (\w+) on \S*device:(\w+:\d+)"
@@ -216,6 +218,12 @@ def _reason(error: BaseException, location: str | None = None) -> str:
     if match := _ASSERTION.search(summarize(error)):
         parts = (_NODE_NAME.sub("", part).strip() for part in _BRACKETS.findall(match[1]))
         return f"assertion failed: {_joined(parts)}{location}"
+    if match := _LABEL.search(text):
+        label, outputs = match.groups()
+        return (
+            f"the label {label} has no output: the model has {outputs}, for the labels 0 to "
+            f"{int(outputs) - 1}{location}: change the last layer, or the labels in trainer/data.py"
+        )
     return f"{type(error).__name__}: {summarize(error)}{location}"
 
 

@@ -117,6 +117,10 @@ class ImageFolder(Examples):
 
     def _list(self) -> tuple[list[str], list[str], np.ndarray]:
         """Return the names of the classes, and path and class of each image."""
+        if not tf.io.gfile.isdir(self.directory):
+            raise DataError(
+                f"ImageFolder: no folder {self.directory}: correct its path in trainer/data.py"
+            )
         folders = self._images_by_folder()
         names = list(self.class_names or sorted(folders))
         for name in names:

@@ -75,6 +75,11 @@ class BatchPlan:
         return ceil(self.examples / self.global_batch)
 
     @property
+    def is_larger_than_data(self) -> bool:
+        """Whether the global batch has more rows than there are examples."""
+        return self.global_batch > self.examples
+
+    @property
     def period(self) -> int:
         """Number of full steps after which a replica's row counts repeat."""
         return self.replicas // gcd(self.global_batch, self.replicas)

@@ -50,7 +50,7 @@ def launch(train: Callable[[argparse.Namespace], None], options: argparse.Namesp
 def _exit_code(train: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> int:
     from . import explain  # imports TensorFlow
     from .cluster import role_from
-    from .errors import DeviceError, TrainerError, TrainingStopped
+    from .errors import TrainerError, TrainingStopped
     from .parameter_server.servers import is_server, serve
 
     try:
@@ -61,13 +61,11 @@ def _exit_code(train: Callable[[argparse.Namespace], None], options: argparse.Na
     except TrainingStopped as stopped:
         messages.notice(f"trainer: {stopped}")
         return stop_signal.STOPPED
-    except DeviceError as problem:
-        _let_chief_end_first()
-        _end_with(str(problem), debug=options.debug)
-    except TrainerError as problem:
-        _end_with(str(problem), debug=options.debug)
     except Exception as error:  # noqa: BLE001 - reported in one line like every other
-        _end_with(explain.final_message(error), debug=options.debug)
+        is_known = isinstance(error, TrainerError)
+        problem = str(error) if is_known else explain.final_message(error)
+        _let_chief_end_first()
+        _end_with(problem, debug=options.debug)
     return 0
 
 

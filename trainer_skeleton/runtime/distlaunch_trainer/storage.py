@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator
@@ -19,6 +20,8 @@ import tensorflow as tf
 
 from .errors import StorageError
 
+# Of TensorFlow's file system, with which it reports a refusal or a failed connection.
+_NO_ACCESS = re.compile(r"(?i)libcurl|bearer token|http response code 40[13]|permission_?denied")
 _CHUNK = 1 << 20
 _STAGING = ".partial"
 
@@ -44,9 +47,21 @@ def explained(failure: str, path: str) -> Iterator[None]:
     try:
         yield
     except tf.errors.OpError as error:
-        raise StorageError(f"{failure} {path}: {error.message.splitlines()[0]}") from error
+        reason = error.message.splitlines()[0]
+        raise StorageError(f"{failure} {path}: {reason}{_remedy(path, error.message)}") from error
     except OSError as error:
         raise StorageError(f"{failure} {path}: {error.strerror or error}") from error
+
+
+def _remedy(path: str, reason: str) -> str:
+    """Return how to get access to a bucket, which TensorFlow requests as anyone by default."""
+    if not path.startswith("gs://") or not _NO_ACCESS.search(reason):
+        return ""
+    return (
+        "; on your own machine log in with 'gcloud auth application-default login', and see that "
+        "the network reaches storage.googleapis.com; in a job grant its service account access to "
+        "the bucket"
+    )
 
 
 def make_folder(path: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -127,6 +128,12 @@ class Tfds(Examples):
         tfds.disable_progress_bar()
         try:
             builder.download_and_prepare(file_format=_FILE_FORMAT)
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0]
+            return (
+                f"{self.name} cannot be prepared: {summarize(error)}; run "
+                f"'{sys.executable} -m pip install {package}', and add it to requirements.txt"
+            )
         except Exception as error:  # noqa: BLE001 - of any network, disk, archive or package
             return (
                 f"{self.name} is not in {builder.data_path} and cannot be prepared: "

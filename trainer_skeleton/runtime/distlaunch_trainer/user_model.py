@@ -21,7 +21,10 @@ def create_compiled_model(create_model: Callable[[], keras.Model]) -> keras.Mode
     """
     model = from_user("create_model()", create_model)
     if not isinstance(model, keras.Model):
-        raise ModelError(f"create_model() in trainer/model.py returned {type(model).__name__}")
+        raise ModelError(
+            f"create_model() in trainer/model.py returned {type(model).__name__}: end it with "
+            "return model, a compiled keras.Model"
+        )
     if getattr(model, "optimizer", None) is None:
         raise ModelError(
             "the model that create_model() in trainer/model.py returns is not compiled: "
