@@ -9,6 +9,7 @@ from distlaunch.errors import UsageError, did_you_mean
 
 FACTS = "starter.yaml"  # of a starter; docs/starters.md has its keys
 TRAINER = "distlaunch_trainer"  # the trainer package
+INSTALL_TENSORFLOW = "pip install 'keras>=3.12,<3.16' 'tensorflow>=2.21,<2.22'"
 
 _HERE = Path(__file__).parent
 
@@ -27,22 +28,6 @@ def trainer_package() -> Path:
     """Return the folder of the installed trainer package, without importing it."""
     in_checkout = _HERE.parent / "trainer_skeleton" / "runtime" / TRAINER
     return in_checkout if in_checkout.is_dir() else _HERE.parent / TRAINER
-
-
-def pip_install(extra: str) -> str:
-    """Return the command that installs what an extra of distlaunch requires."""
-    import shlex
-    import sys
-    from importlib.metadata import requires
-
-    from packaging.requirements import Requirement
-
-    chosen = []
-    for requirement in map(Requirement, requires("distlaunch") or ()):
-        marker, requirement.marker = requirement.marker, None
-        if marker and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""}):
-            chosen.append(str(requirement))
-    return f"{sys.executable} -m pip install {shlex.join(chosen)}"
 
 
 def starters() -> dict[str, dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tarfile
@@ -103,7 +104,7 @@ def test_init_and_render_from_a_wheel_as_from_a_checkout(bare, cli, tmp_path):
 
 
 @pytest.mark.slow
-def test_local_without_tensorflow_names_the_extra_to_install(bare, tmp_path):
+def test_local_without_tensorflow_names_the_packages_to_install(bare, tmp_path):
     assert run(bare / "distlaunch", "--help", cwd=tmp_path).returncode == 0
     done = run(bare / "python", "-m", "distlaunch", "--version", cwd=tmp_path)
     assert done.stdout == f"distlaunch {distlaunch.__version__}\n"
@@ -111,7 +112,7 @@ def test_local_without_tensorflow_names_the_extra_to_install(bare, tmp_path):
     done = run(bare / "distlaunch", "local", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("distlaunch: error: ")
-    assert "distlaunch[local]" in done.stderr
+    assert "run pip install 'keras>=3.12,<3.16' 'tensorflow" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -161,3 +162,18 @@ def test_first_modules_can_be_parsed_by_an_old_python(name):
     tree = ast.parse((SOURCES / name).read_text(), feature_version=(3, 6))
     imported = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     assert "annotations" not in {alias.name for node in imported for alias in node.names}
+
+
+def test_remedies_name_packages_as_the_extras_do(checkout):
+    text = (checkout / "pyproject.toml").read_text()
+    known = {name.strip() for name in re.findall(r'"([^";]+)', text)}
+    sources = [path.read_text() for path in (checkout / "distlaunch").rglob("*.py")]
+    assert not [text for text in sources if "distlaunch[" in text]
+    named = {
+        requirement
+        for text in sources
+        for words in re.findall(r"pip install (?:\"\s*f?\")?('[^\"]*')", text)
+        for requirement in re.findall(r"'([a-z]+[^' ]*)'", words)
+    }
+    assert {"optuna>=4,<6", "matplotlib>=3.9,<4", "tensorflow>=2.21,<2.22"} <= named
+    assert named <= known

@@ -40,7 +40,10 @@ class _InstalledHere(ImageRequirements):
 def check_project(order: LaunchRequest) -> tuple[tuple[Problem, ...], bool]:
     """Return the warnings about a project's code, and whether the trainer package trains.
 
-    ProjectError is raised for what would end a run on this machine.
+    Raises
+    ------
+    ProjectError
+        For what would end a run on this machine.
     """
     bundled = trainer.find_trainer(order)
     problems = source_location.locate(_problems(order, bundled), order)

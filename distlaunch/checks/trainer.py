@@ -189,7 +189,7 @@ def _reason_to_skip(order: LaunchRequest, trainer: Trainer | None) -> Problem | 
         remedy = "write one with 'distlaunch init'"
     elif find_spec("tensorflow") is None:
         reason = f"TensorFlow is not installed in the environment of {sys.executable}"
-        remedy = f"run {resources.pip_install('local')}"
+        remedy = f"run {resources.INSTALL_TENSORFLOW}"
     else:
         return None
     return warning("run-skipped", "module", f"{reason}: nothing was run", remedy)

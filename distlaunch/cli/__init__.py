@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -83,9 +83,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
-        command = cast("click.Command", getattr(import_module(f"distlaunch.cli.{module}"), name))
-        command.params += [each for each in _AFTER_COMMAND if each not in command.params]
-        return command
+        return cast("click.Command", getattr(import_module(f"distlaunch.cli.{module}"), name))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -111,22 +109,6 @@ class LazyGroup(click.Group):
             return _report_error(error)
 
 
-def _set_globally(ctx: click.Context, option: click.Parameter, value: object) -> None:
-    """Take a global option that is written after the command."""
-    if value and ctx.obj:
-        ctx.obj = replace(ctx.obj, **{str(option.name): value})
-        ctx.find_root().params[str(option.name)] = value
-
-
-_HIDDEN: dict[str, Any] = {"hidden": True, "expose_value": False, "callback": _set_globally}
-_LEVELS = click.Choice(["debug", "info", "warning", "error"])
-_AFTER_COMMAND = [
-    click.Option(["--debug"], is_flag=True, **_HIDDEN),
-    click.Option(["--quiet", "-q"], is_flag=True, **_HIDDEN),
-    click.Option(["--log-level"], type=_LEVELS, **_HIDDEN),
-]
-
-
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
 @click.option(
@@ -137,7 +119,7 @@ _AFTER_COMMAND = [
 )
 @click.option(
     "--log-level",
-    type=_LEVELS,
+    type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
     help="The lowest level of messages to print.",
@@ -171,7 +153,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     try:
-        code = distlaunch.main(arguments, prog_name="distlaunch", standalone_mode=False)
+        words = _globals_first(sys.argv[1:] if arguments is None else arguments)
+        code = distlaunch.main(words, prog_name="distlaunch", standalone_mode=False)
     except NoArgsIsHelpError as error:
         with suppress(OSError):  # stderr is closed
             error.show()
@@ -189,6 +172,13 @@ def _run(arguments: Sequence[str] | None) -> int:
         _print("distlaunch: interrupted")
         return EXIT_INTERRUPTED
     return code if isinstance(code, int) else 0
+
+
+def _globals_first(words: Sequence[str]) -> list[str]:
+    """Return a command line with --debug and --quiet, wherever before ``--``, at its start."""
+    dashes = words.index("--") if "--" in words else len(words)
+    moved = [word for word in words[:dashes] if word in ("--debug", "--quiet", "-q")]
+    return [*moved, *(word for word in words[:dashes] if word not in moved), *words[dashes:]]
 
 
 def show(line: str) -> None:

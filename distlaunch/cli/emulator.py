@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from distlaunch.cli import options
-
 if TYPE_CHECKING:
     from distlaunch.cli import Settings
     from distlaunch.emulator.emulator import RunWith
@@ -47,7 +45,7 @@ several, #* all; denied, disabled and quota affect all.
 @click.option(
     "--port",
     metavar="P",
-    type=options.Count(0, 65_535),
+    type=click.IntRange(0, 65_535),
     default=PORT,
     show_default=True,
     help="The port on 127.0.0.1; 0 for any free one.",

@@ -46,15 +46,12 @@ def _counts(_: click.Context, __: click.Parameter, text: str) -> list[int]:
     help="Numbers of tasks, including the chief.",
 )
 @click.option(
-    "--batch-size",
-    metavar="B",
-    type=options.Count(1),
-    help="Rows of a task (default: the run's).",
+    "--batch-size", metavar="B", type=click.IntRange(1), help="Rows of a task (default: the run's)."
 )
 @click.option(
     "--epochs",
     metavar="E",
-    type=options.Count(1),
+    type=click.IntRange(1),
     help="Passes over the data (default: the run's).",
 )
 @options.as_json

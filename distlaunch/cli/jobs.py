@@ -59,11 +59,7 @@ def _parse_regex(text: str) -> re.Pattern[str]:
     help="Only chief, worker:N, ps:N, evaluator:N, or vertex for the platform's own lines.",
 )
 @click.option(
-    "--tail",
-    "last",
-    metavar="N",
-    type=options.Count(0),
-    help="Only the last N log entries.",
+    "--tail", "last", metavar="N", type=click.IntRange(min=0), help="Only the last N log entries."
 )
 @click.option(
     "--since",
@@ -138,7 +134,7 @@ def logs(
 @click.option(
     "--limit",
     metavar="N",
-    type=options.Count(1),
+    type=click.IntRange(min=1),
     default=20,
     show_default=True,
     help="How many jobs, the newest first.",

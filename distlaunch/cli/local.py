@@ -38,7 +38,7 @@ NEWEST = ""  # the value of --resume without a job
 @click.option(
     "--workers",
     metavar="N",
-    type=options.Count(1),
+    type=click.IntRange(1),
     help="Total number of training tasks, including the chief (default: distlaunch.yaml's).",
 )
 @click.option(
@@ -55,7 +55,7 @@ NEWEST = ""  # the value of --resume without a job
 @click.option(
     "--restarts",
     metavar="K",
-    type=options.Count(0),
+    type=click.IntRange(0),
     default=0,
     show_default=True,
     help="How many times to restart all tasks after a failure.",
@@ -77,7 +77,7 @@ NEWEST = ""  # the value of --resume without a job
 @click.option(
     "--devices",
     metavar="D",
-    type=options.Count(1, 64),
+    type=click.IntRange(1, 64),
     help="Virtual CPU devices per task, each a replica, in place of GPUs.",
 )
 @click.option(
@@ -93,7 +93,7 @@ NEWEST = ""  # the value of --resume without a job
 @click.option(
     "--rounds",
     metavar="R",
-    type=options.Count(1),
+    type=click.IntRange(1),
     help="Runs of each variant of a comparison (default: 2).",
 )
 @click.option("--audit", is_flag=True, help="Verify that each epoch has each example exactly once.")

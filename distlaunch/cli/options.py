@@ -111,17 +111,6 @@ _FOLLOW_OPTIONS = (
 )
 
 
-class Count(click.IntRange):
-    """A whole number in a range, which its error names."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return super().convert(value, param, ctx)
-        except click.BadParameter:
-            end = f" to {self.max:,}" if self.max is not None else " or more"
-            self.fail(f"expected a whole number, {self.min}{end}, got {value!r}", param, ctx)
-
-
 class PassthroughCommand(click.Command):
     """A command that gets the words after ``--``, untouched, as the parameter `program_args`."""
 
@@ -207,10 +196,7 @@ def load_launch(options: SimpleNamespace) -> tuple[LaunchRequest, list[str]]:
 
 
 def check_here(console: Console, job: Job, words: Sequence[str], overrides: Sequence[str]) -> bool:
-    """Print the warnings about a project's code; return whether the trainer package trains.
-
-    ProjectError is raised for what would end a run on this machine.
-    """
+    """Check a project's code before it runs here; return whether the trainer package trains."""
     from distlaunch.checks.local_run import check_project
     from distlaunch.submit.plan import LaunchRequest
 
@@ -294,8 +280,7 @@ def _with_options(command: _Command, options: Sequence[Callable[[_Command], _Com
 def reject_launcher_options(program_args: Collection[str]) -> None:
     """Raise UsageError for an option of the running command that was passed to the program."""
     context = click.get_current_context()
-    options = [each for each in context.command.params if not getattr(each, "hidden", False)]
-    names = {name for option in options for name in option.opts}
+    names = {option for parameter in context.command.params for option in parameter.opts}
     for word in program_args:
         name = word.partition("=")[0]
         if name in names - _PROGRAM_MAY_HAVE and name.startswith("--"):

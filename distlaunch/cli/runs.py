@@ -84,7 +84,7 @@ def diff(settings: Settings, locator: JobLocator, *, one: str, other: str, as_js
 @click.option(
     "--keep",
     metavar="N",
-    type=options.Count(0),
+    type=click.IntRange(min=0),
     default=DEFAULT_KEEP,
     show_default=True,
     help="How many of the newest runs are kept.",
@@ -131,7 +131,7 @@ def prune(
 @click.command("tensorboard")
 @options.with_locator
 @click.argument("names", metavar="[RUN|JOB]...", nargs=-1, shell_complete=completion.runs_and_jobs)
-@click.option("--port", metavar="P", type=options.Count(0, 65535), default=6006, show_default=True)
+@click.option("--port", metavar="P", type=click.IntRange(0, 65535), default=6006, show_default=True)
 def tensorboard(
     settings: Settings, locator: JobLocator, *, names: tuple[str, ...], port: int
 ) -> int:

@@ -47,17 +47,17 @@ _CLOUD_ONLY = (  # options that --local does not have
 
 @click.command("tune", cls=options.NamedPassthroughCommand)
 @click.option("--local", "is_local", is_flag=True, help="Run the trials on this machine.")
-@click.option("--trials", metavar="N", type=options.Count(1), help="Number of trials.")
+@click.option("--trials", metavar="N", type=click.IntRange(1), help="Number of trials.")
 @click.option(
     "--parallel",
     metavar="N",
-    type=options.Count(1),
+    type=click.IntRange(1),
     help="Trials at once (default: distlaunch.yaml's, 1 with --local).",
 )
 @click.option(
     "--workers",
     metavar="N",
-    type=options.Count(1),
+    type=click.IntRange(1),
     help="With --local: training tasks of each trial (default: distlaunch.yaml's).",
 )
 @click.option(

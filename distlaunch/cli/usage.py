@@ -17,12 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
 _OTHER_NAMES = {
-    "help": "--help",
-    **dict.fromkeys(("new", "create"), "init"),
     **dict.fromkeys(("run", "start", "train"), "local"),
     **dict.fromkeys(("ps", "ls", "jobs"), "list"),
     **dict.fromkeys(("stop", "kill"), "cancel"),
     "download": "fetch",
+    "help": "--help",
     "launch": "submit",
 }
 # Commands that create, end or delete something are suggested for a typing error only.
@@ -44,30 +43,28 @@ def explain(error: click.UsageError, commands: Collection[str]) -> str:
         return _did_you_mean(error.message, [_OTHER_NAMES[name]] if name in _OTHER_NAMES else close)
     if isinstance(error, click.NoSuchOption) and error.ctx:
         return _explain_option(error.option_name, error.ctx)
-    if error.ctx and error.ctx.args and WORDS in error.ctx.meta:
-        return _explain_arguments(error, error.ctx)
+    if error.ctx and error.ctx.args and WORDS in error.ctx.meta:  # a program before the dashes
+        before = [word for word in error.ctx.meta[WORDS] if word not in error.ctx.args]
+        return f"{error.message}: {_line(error.ctx, before, error.ctx.args)}"
+    param = error.param if isinstance(error, click.BadParameter) else None
+    if param and isinstance(param.type, click.IntRange):
+        value, low, high = error.message.partition(" is not ")[0], param.type.min, param.type.max
+        end = " or more" if high is None else f" to {high:,}"
+        return f"{param.opts[0]}: expected a whole number, {low}{end}, got {value}"
     return error.format_message()
 
 
-def _explain_arguments(error: click.UsageError, context: click.Context) -> str:
-    """Return the message for words before the dashes, and the line with them after the dashes."""
-    before = [word for word in context.meta[WORDS] if word not in context.args]
-    first, *others = context.args
-    after = [f"--{first}" if f"--{first}" in option_names() else first, *others]
-    return f"{error.message}: {_line(context, before, after)}"
-
-
 def _explain_option(name: str, context: click.Context) -> str:
-    shown = [each for each in context.command.params if not getattr(each, "hidden", False)]
-    own = {option for each in shown for option in each.opts if option.startswith("--")}
+    params = context.command.params
+    own = {option for each in params for option in each.opts if option.startswith("--")}
     unknown, words = f"no such option {name!r}", context.meta.get(WORDS)
     if words is None:
         return _did_you_mean(unknown, _closest(name, own))
     if name in _REMEDIES:
         return f"{unknown}; {_REMEDIES[name]}"
     trainer = option_names() - own
+    fields = override_fields(context, params[0], "") if "--set" in own else []
     wanted = f"{name.lstrip('-').replace('-', '_')}="
-    fields = override_fields(context, context.command.params[0], "") if "--set" in own else []
     field = next((field for field in fields if field.rpartition(".")[2] == wanted), None)
     if field and name not in trainer:
         return f"{unknown}; use --set {field}VALUE"
@@ -75,10 +72,16 @@ def _explain_option(name: str, context: click.Context) -> str:
     if close and close[0] in own:
         return _did_you_mean(unknown, close)
     new, owner = (close[0], "trainer") if close else (name, "program")
-    subject = f"{name} is not an option of {context.command_path!r}; put the {owner}'s {new}"
-    before, after = _split(words, {name, *trainer})
-    after = [word.replace(name, new) for word in after]
-    return f"{subject} after '--': {_line(context, before, after)}"
+    dashes = words.index("--") if "--" in words else len(words)
+    parts: tuple[list[str], list[str]] = ([], [])  # before and after the dashes
+    is_after = False
+    for word in words[:dashes]:
+        if word.startswith("-"):
+            is_after = word.partition("=")[0] in {name, *trainer}
+        parts[is_after].append(word.replace(name, new) if is_after else word)
+    line = _line(context, parts[0], [*parts[1], *words[dashes + 1 :]])
+    subject = f"{name} is not an option of {context.command_path!r}"
+    return f"{subject}; put the {owner}'s {new} after '--': {line}"
 
 
 def _did_you_mean(message: str, names: Sequence[str]) -> str:
@@ -91,19 +94,7 @@ def _closest(name: str, options: Iterable[str]) -> list[str]:
     return [names[close] for close in get_close_matches(name.lstrip("-"), names, n=1, cutoff=0.7)]
 
 
-def _split(words: Sequence[str], names: Collection[str]) -> tuple[list[str], list[str]]:
-    """Return a command's words, and those after its dashes with some options and their values."""
-    dashes = words.index("--") if "--" in words else len(words)
-    parts: tuple[list[str], list[str]] = ([], [])
-    is_after = False
-    for word in words[:dashes]:
-        if word.startswith("-"):
-            is_after = word.partition("=")[0] in names
-        parts[is_after].append(word)
-    return parts[0], [*parts[1], *words[dashes + 1 :]]
-
-
-def _line(context: click.Context, before: Sequence[str], after: Sequence[str]) -> str:
+def _line(context: click.Context, before: Iterable[str], after: Iterable[str]) -> str:
     """Return the command's line, without the values of variables that ``--set`` may have."""
     shown = [f"{word.partition('=')[0]}=…" if "env" in word else word for word in before]
     return f"{context.command_path} {shlex.join([*shown, '--', *after])}"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.compare.figures import PARTS
 from distlaunch.files import atomic_write
-from distlaunch.resources import pip_install
 from distlaunch.text import duration
 from distlaunch.ui.chart import bars
 
@@ -107,7 +106,7 @@ def write_files(comparison: Comparison, verdict: Verdict) -> list[str]:
     atomic_write(comparison.folder / "compare.json", json.dumps(data, indent=1) + "\n")
     atomic_write(comparison.folder / "compare.html", _html(data, rows(comparison)))
     if find_spec("matplotlib") is None:
-        remedy = f"run {pip_install('charts')}"
+        remedy = "run pip install 'matplotlib>=3.9,<4'"
         return [f"no compare.png: matplotlib is not installed here; {remedy}"]
     _write_png(data, comparison.folder / "compare.png")
     return []

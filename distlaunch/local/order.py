@@ -12,7 +12,7 @@ from distlaunch.job.model import Cluster, Machine, Pool
 from distlaunch.job.overrides import Override
 from distlaunch.local.host_resources import this_machine
 from distlaunch.local.run_spec import Module, RunSpec, parse_program
-from distlaunch.resources import pip_install
+from distlaunch.resources import INSTALL_TENSORFLOW
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ def local_cluster(job: Job | None, workers: int | None) -> Cluster:
 def require_tensorflow() -> None:
     """Raise DistlaunchError if TensorFlow is not installed in this environment."""
     if find_spec("tensorflow") is None:
-        raise DistlaunchError(f"TensorFlow is not installed here; run {pip_install('local')}")
+        raise DistlaunchError(f"TensorFlow is not installed here; run {INSTALL_TENSORFLOW}")
 
 
 def check_no_job_dir(words: Sequence[str], what: str = "run") -> None:

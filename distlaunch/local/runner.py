@@ -19,7 +19,6 @@ from distlaunch.local.task_spec import (
     plan_task,
     task_environment,
 )
-from distlaunch.resources import pip_install
 from distlaunch.ui.events import JobFailed, Notice
 from distlaunch.ui.failure import FailureReport, explain
 from distlaunch.ui.interrupts import StopSignals
@@ -111,7 +110,7 @@ class Runner:
         if machine.gpus and self._runs_without_cuda():
             self._notify(
                 f"{machine.describe()}: GPUs are not used, as tensorflow-cpu is installed; remove "
-                f"it with pip uninstall, and run {pip_install('local-gpu')}",
+                "it with pip uninstall, and run pip install 'tensorflow[and-cuda]>=2.21,<2.22'",
                 "warning",
             )
             machine = replace(machine, gpus=())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError, os_reason
 from distlaunch.python_command import python_command
-from distlaunch.resources import pip_install
+from distlaunch.resources import INSTALL_TENSORFLOW
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ def run_tensorboard(folders: Mapping[str, str], port: int, show_message: ShowMes
     """
     if find_spec("tensorboard") is None:
         raise DistlaunchError(
-            f"TensorBoard is not installed here; run {pip_install('tensorboard')}"
+            "TensorBoard is not installed here; run pip install 'tensorboard>=2.18'"
         )
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -66,7 +66,7 @@ def log_folder(view: RunView, endpoint: str | None = None) -> str:
         if find_spec("tensorflow") is None:
             raise DistlaunchError(
                 f"{view.id}: TensorBoard needs TensorFlow to read {view.job_dir}; run "
-                f"{pip_install('local')}"
+                f"{INSTALL_TENSORFLOW}"
             )
     return f"{view.job_dir.rstrip('/')}/logs"
 

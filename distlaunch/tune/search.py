@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from distlaunch.errors import DistlaunchError
 from distlaunch.job.model import RangeParameter
 from distlaunch.job.search_space import interpolate
-from distlaunch.resources import pip_install
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -147,7 +146,7 @@ def _optuna() -> Any:
         import optuna
     except ImportError:
         raise DistlaunchError(
-            "optuna is not installed here, which bayesian search needs; run "
-            f"{pip_install('tune')}, or --set tuning.algorithm=random"
+            "optuna is not installed here, which bayesian search needs; run pip install "
+            "'optuna>=4,<6', or --set tuning.algorithm=random"
         ) from None
     return optuna

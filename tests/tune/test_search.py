@@ -94,5 +94,5 @@ def test_searches_that_cannot_be_run(algorithm, parameter, message):
 
 def test_bayesian_search_needs_optuna(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
-    with pytest.raises(DistlaunchError, match=r"pip install 'optuna<6,>=4', or --set tuning"):
+    with pytest.raises(DistlaunchError, match=r"pip install 'optuna>=4,<6', or --set tuning"):
         check_search(tuning("bayesian", x=RATE))
