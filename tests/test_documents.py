@@ -3,8 +3,9 @@
 Commands are in fenced blocks. `console` blocks hold commands after a `$`; those of a document are
 one session in an empty folder. Its `distlaunch local` is a fork of a process that has imported
 TensorFlow; all else are processes of their own. A session of `console long` blocks runs in
-`make docs-test` only. Each command of an `sh` block has a check in `CHECKS` or is run at the
-emulator.
+`make docs-test` only. The losses and metrics of a `text` block after a console block are
+compared with what the commands print; those of a `text varies` block differ from run to run. Each
+command of an `sh` block has a check in `CHECKS` or is run at the emulator.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from distlaunch.job.json_schema import schema
 from distlaunch.job.load import load_job_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -39,7 +40,7 @@ DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 RUN = "console"
 LONG = "console long"
 SET_UP = "sh"
-NOT_COMMANDS = {"dockerfile", "json", "python", "text", "yaml"}
+NOT_COMMANDS = {"dockerfile", "json", "python", "text", "text varies", "yaml"}
 
 
 def blocks(text: str) -> list[tuple[str, list[str]]]:
@@ -86,7 +87,7 @@ sys.exit(result["code"])
 
 
 @pytest.fixture
-def run_session(tensorflow, tmp_path_factory) -> Iterator[Callable[[list[str], Path], None]]:
+def run_session(tensorflow, tmp_path_factory) -> Iterator[Callable[[list[str], Path], str]]:
     """Run commands one after the other in a shell."""
     folder = tmp_path_factory.mktemp("session")
     (folder / "client.py").write_text(CLIENT)
@@ -112,7 +113,8 @@ def run_session(tensorflow, tmp_path_factory) -> Iterator[Callable[[list[str], P
         server.shutdown()
 
 
-def _run_session(environment: dict[str, str], commands: list[str], folder: Path) -> None:
+def _run_session(environment: dict[str, str], commands: list[str], folder: Path) -> str:
+    """Return what the commands print."""
     port = str(free_port())  # emulators of other tests may run on this machine
     script = "\n".join(commands).replace("emulator ", f"emulator --port={port} ")
     done = subprocess.run(
@@ -124,6 +126,32 @@ def _run_session(environment: dict[str, str], commands: list[str], folder: Path)
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def results(lines: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Return the results that lines have, by what is before the first and by their names."""
+    found = {}
+    for line in lines:
+        before, *parts = re.split(r"((?:val_)?(?:loss|accuracy)|learning_rate) (?=[0-9])", line)
+        if parts and "{" not in line:
+            numbers = [float(part.partition(" ")[0]) for part in parts[1::2]]
+            found[before.strip()] = dict(zip(parts[::2], numbers, strict=True))
+    return found
+
+
+def check_results(text: str, kind: str, printed: str) -> None:
+    """Compare the results in and after console blocks with those that the commands print."""
+    actual, before = results(printed.splitlines()), ""
+    for other, lines in blocks(text):
+        is_output = other == kind or (other == "text" and before == kind)
+        documented = results(lines) if is_output else {}
+        common = documented.keys() & actual.keys()
+        assert bool(common) == bool(documented), (documented, printed)
+        for line in common:  # which ones of some tasks there are depends on the machine's speed
+            expected = pytest.approx(documented[line], rel=0.02, abs=0.005)
+            assert actual[line] == expected, (line, printed)
+        before = other
 
 
 def free_port() -> int:
@@ -227,18 +255,30 @@ AT_THE_EMULATOR = (
 SETUP = setup_commands() - {f"distlaunch {line}" for line in AT_THE_EMULATOR}
 
 
+def test_documented_results_are_compared():
+    text = (
+        "```console\n$ a\nb: loss 1.50 accuracy 0.5\n```\nIt prints:\n```text\nc: val_loss 2\n```\n"
+    )
+    check_results(
+        text, RUN, "b: loss 1.51 accuracy 0.501 (9 examples/s)\nc: val_loss 2\nd: loss 9\n"
+    )
+    for printed in ("b: loss 1.7 accuracy 0.5\nc: val_loss 2\n", "b: loss 1.5 accuracy 0.5\n"):
+        with pytest.raises(AssertionError):
+            check_results(text, RUN, printed)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_commands_of_a_document_run(document, run_session, tmp_path):
-    commands = console_commands(document.read_text(encoding="utf-8"))
-    run_session(commands, tmp_path)
+    text = document.read_text(encoding="utf-8")
+    check_results(text, RUN, run_session(console_commands(text), tmp_path))
 
 
 @pytest.mark.docs
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_long_sessions_of_a_document_run(document, run_session, tmp_path):
-    commands = console_commands(document.read_text(encoding="utf-8"), LONG)
-    run_session(commands, tmp_path)
+    text = document.read_text(encoding="utf-8")
+    check_results(text, LONG, run_session(console_commands(text, LONG), tmp_path))
 
 
 @pytest.mark.slow

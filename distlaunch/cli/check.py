@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def command(settings: Settings, /, **values: Any) -> int:
     """Check the job of distlaunch.yaml before it is submitted, and estimate its cost.
 
-    All problems are printed at once, each with its remedy. Nothing is built, pushed or started, and
+    Problems are printed together, each with its remedy. Nothing is built, pushed or started, and
     none of the project's code is executed without --run. The exit code is 0 for a job that is
     ready, also with warnings, and 1 for one that is not.
 

@@ -131,7 +131,7 @@ def launch_job(
         except GoogleError as error:
             connection_error = error  # reported after the problems of the job
     report = _check(order, options, session)
-    _show_report(console, report)
+    _show_report(console, report, has_verdict=not connection_error)
     _show_forecast(console, order)
     if not report.is_ready:
         if options.as_json:
@@ -160,14 +160,15 @@ def _check(order: LaunchRequest, options: SimpleNamespace, session: Session | No
     return run_checks(order, scope, session=session)
 
 
-def _show_report(console: Console, report: Report) -> None:
-    """Print the plan, then the problems, the gravest last, and the verdict."""
+def _show_report(console: Console, report: Report, *, has_verdict: bool) -> None:
+    """Print the plan, then the problems, the gravest last, and the verdict if there is one."""
     from distlaunch.checks.report import format_plan, format_verdict
 
     console.log(format_plan(report))
     for problem in reversed(report.problems):
         console.log(f"{problem.line} [{problem.code}]", problem.severity)
-    console.log(format_verdict(report))
+    if has_verdict or not report.is_ready:
+        console.log(format_verdict(report))
 
 
 def _show_forecast(console: Console, order: LaunchRequest) -> None:

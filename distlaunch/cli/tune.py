@@ -291,7 +291,8 @@ def _tune_here(console: Console, values: SimpleNamespace, ending: Ending) -> int
     state = "STOPPED" if signal else "FAILED" if exit_code_of(search.trials) else "SUCCEEDED"
     report.summarise(search.trials, as_json=values.as_json, job=folder.name, state=state)
     if signal:
-        console.log("interrupted: the same command again resumes the search", "warning")
+        same = "the same command without --new" if values.is_new else "the same command again"
+        console.log(f"interrupted: {same} resumes the search", "warning")
     return signal or exit_code_of(search.trials)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _BAR_WIDTH = 30  # characters
 _MOST_METRICS = 3  # in a list
 _ABSENT = "-"
+_CENT = 0.01
 # What always differs between two runs, or follows from what else does.
 _NOT_COMPARED = (
     "id",
@@ -48,7 +49,7 @@ def whole(view: RunView) -> str:
         ("tasks", view.tasks),
         *((state.lower(), clock_time(time)) for state, time in view.timeline),
         ("took", duration(view.seconds) if view.seconds is not None else ""),
-        ("cost", _cost(view.cost)),
+        ("cost", _cost(view.cost, has_ended=view.ended is not None)),
         ("command", view.command),
         ("program", " ".join(view.configuration.get("program", []))),
         ("image", view.image or ""),
@@ -159,15 +160,16 @@ def _text(value: object) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
-def _cost(cost: Mapping[str, Any] | None) -> str:
+def _cost(cost: Mapping[str, Any] | None, *, has_ended: bool) -> str:
     if cost is None:
         return ""
     about = "about " if cost["is_estimate"] else ""
+    amount = f"{about}{cost['amount']:.2f}" if cost["amount"] >= _CENT else f"less than {_CENT}"
     sources = ", ".join(cost["sources"])
     currency = cost["currency"]
     return (
-        f"{about}{cost['amount']:.2f} {currency} so far at {cost['an_hour']:.3g} {currency} an hour"
-        f" ({sources})"
+        f"{amount} {currency}{'' if has_ended else ' so far'} at {cost['an_hour']:.3g} "
+        f"{currency} an hour ({sources})"
     )
 
 

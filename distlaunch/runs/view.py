@@ -135,7 +135,7 @@ def view_job(located: LocatedJob) -> RunView:
         started=status["started"],
         ended=status["ended"],
         seconds=status["seconds"].get("running"),
-        tasks=" + ".join(f"{pool['count']} x {pool['machine']}" for pool in pools),
+        tasks=" + ".join(f"{each['pool']} {each['count']} x {each['machine']}" for each in pools),
         job_dir=status["job_dir"],
         image=next((pool["image"] for pool in pools), None),
         error=status["error"],
@@ -164,7 +164,7 @@ def with_disk_use(view: RunView) -> RunView:
 
 def _program(spec: Mapping[str, Any]) -> list[str]:
     container = (spec.get("workerPoolSpecs") or [{}])[0].get("containerSpec") or {}
-    return [*(container.get("command") or []), *(container.get("args") or [])]
+    return [*(container.get("command") or ["ENTRYPOINT"]), *(container.get("args") or [])]
 
 
 def _describe(tasks: list[str]) -> str:

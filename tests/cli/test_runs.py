@@ -15,6 +15,7 @@ import sys
 import time
 import urllib.request
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,7 +26,8 @@ from distlaunch.emulator.faults import Faults
 from distlaunch.google.storage import list_files
 from distlaunch.runs.prune import remove_run
 from distlaunch.runs.record import LOCK, read_record
-from distlaunch.runs.view import local_runs
+from distlaunch.runs.report import whole
+from distlaunch.runs.view import RunView, local_runs
 
 from ..trainer_skeleton.runs.cloud_storage import CloudStorage  # noqa: TID252 - no package
 from .cloud import Cloud
@@ -512,3 +514,12 @@ def test_a_job_at_the_emulator_has_no_tensorboard(run, cloud, project, job):
     done = run("tensorboard", "digits-1", cwd=project)
     assert done.code == 1
     assert "TensorBoard reads gs:// from Google only" in done.err
+
+
+def test_the_cost_of_a_job_that_has_ended_is_its_whole_cost():
+    cost = {"amount": 0.001, "an_hour": 0.2, "currency": "USD", "sources": ["list"]}
+    view = RunView("job", "1", "RUNNING", cost={**cost, "is_estimate": True})
+    line = "cost   less than 0.01 USD so far at 0.2 USD an hour (list)"
+    assert line in whole(view)
+    ended = replace(view, ended="2026-11-21T12:00:00Z", cost={**view.cost, "amount": 1.5})
+    assert "cost   about 1.50 USD at 0.2 USD an hour (list)" in whole(ended)

@@ -328,3 +328,11 @@ def test_a_submit_asks_for_nothing_and_shows_the_price(project, serve, trusted, 
     assert code == 1
     assert "price      about 0.437 USD an hour (chief 0.218, workers 0.218)" in shown
     assert [request.method for request in server.requests] == ["POST"]
+
+
+@pytest.mark.usefixtures("no_credentials")
+def test_a_job_that_cannot_be_submitted_is_not_called_ready(run, project):
+    done = run("submit", IMAGE, cwd=project)
+    assert done.code == 1
+    assert "no credentials for Google Cloud" in done.err.splitlines()[-1]
+    assert "ready" not in done.err
