@@ -6,10 +6,13 @@ import time
 
 import pytest
 
+from distlaunch import resources, scaffold
 from distlaunch.checks.local_run import check_project
 from distlaunch.checks.trainer import find_trainer
 from distlaunch.cli import main
 from distlaunch.errors import ProjectError
+from distlaunch.job.load import load_job
+from distlaunch.submit.plan import LaunchRequest
 
 MODEL, DATA = "trainer/model.py", "trainer/data.py"
 TUNING = """
@@ -145,3 +148,10 @@ def test_a_tuned_option_does_not_concern_a_plain_run(bundled, monkeypatch, capsy
     monkeypatch.chdir(bundled.folder)
     assert main(["local", "--", "--epoch=3"]) == 1
     assert "learning_rate" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", resources.starters())
+def test_every_starter_is_accepted(tmp_path, name):
+    scaffold.plan(tmp_path / "project", name).write(tmp_path)
+    order = LaunchRequest(tmp_path, load_job(tmp_path).job)
+    assert check_project(order) == ((), True)

@@ -519,7 +519,7 @@ def test_a_job_at_the_emulator_has_no_tensorboard(run, cloud, project, job):
 def test_the_cost_of_a_job_that_has_ended_is_its_whole_cost():
     cost = {"amount": 0.001, "an_hour": 0.2, "currency": "USD", "sources": ["list"]}
     view = RunView("job", "1", "RUNNING", cost={**cost, "is_estimate": True})
-    line = "cost   less than 0.01 USD so far at 0.2 USD an hour (list)"
+    line = "cost        less than 0.01 USD so far at 0.2 USD an hour (list)"
     assert line in whole(view)
     ended = replace(view, ended="2026-11-21T12:00:00Z", cost={**view.cost, "amount": 1.5})
-    assert "cost   about 1.50 USD at 0.2 USD an hour (list)" in whole(ended)
+    assert "cost        about 1.50 USD at 0.2 USD an hour (list)" in whole(ended)
