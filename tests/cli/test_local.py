@@ -199,7 +199,10 @@ def test_tensorflow_without_cuda_gets_no_gpu_unless_one_is_chosen(project, monke
     assert main(["local", "--workers", "1", "--", "python", "report.py"]) == 0
     out, err = capfd.readouterr()
     assert '"DISTLAUNCH_EXPECTED_GPUS": "0"' in out
-    assert "1 GPU: GPUs are not used, as tensorflow-cpu is installed; install distlaunch[loc" in err
+    assert (
+        "1 GPU: GPUs are not used, as tensorflow-cpu is installed; remove it with pip unin" in err
+    )
+    assert "run pip install 'tensorflow[and-cuda]>=2.21,<2.22'" in err
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     assert main(["local", "--workers", "1", "--", "python", "report.py"]) == 0
     assert '"DISTLAUNCH_EXPECTED_GPUS": "1"' in capfd.readouterr().out
