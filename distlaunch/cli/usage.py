@@ -12,6 +12,7 @@ from click.exceptions import NoSuchCommand
 from distlaunch.checks.trainer import option_names
 from distlaunch.cli.completion import override_fields
 from distlaunch.cli.options import WORDS
+from distlaunch.redaction import redact_words
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -95,6 +96,5 @@ def _closest(name: str, options: Iterable[str]) -> list[str]:
 
 
 def _line(context: click.Context, before: Iterable[str], after: Iterable[str]) -> str:
-    """Return the command's line, without the values of variables that ``--set`` may have."""
-    shown = [f"{word.partition('=')[0]}=…" if "env" in word else word for word in before]
-    return f"{context.command_path} {shlex.join([*shown, '--', *after])}"
+    """Return the command's line, without the values of variables."""
+    return f"{context.command_path} {shlex.join([*redact_words([*before]), '--', *after])}"

@@ -176,6 +176,7 @@ class LocalSearch:
         variables = {
             "CLOUD_ML_HP_METRIC_FILE": str(self._metric_file(run)),
             "CLOUD_ML_TRIAL_ID": str(run.trial.id),
+            "DISTLAUNCH_LOCAL_TRIAL": "1",
         }
         if self._gpus is not None:
             variables["CUDA_VISIBLE_DEVICES"] = ",".join(self._gpus[run.slot]) or NO_GPU

@@ -103,7 +103,7 @@ def test_environments_and_hidden_folders_are_not_read(bundled):
 
 def test_modules_of_a_path_that_is_set_are_not_known(bundled):
     bundled.prepend(MODEL, "import sklearn_x\n")
-    assert check_project(bundled.order("env.PYTHONPATH=lib")) == ((), True)
+    assert check_project(bundled.order("env.PYTHONPATH=/opt/lib")) == ((), True)
 
 
 def test_options_of_a_copy_with_other_options_are_not_checked(ejected):

@@ -51,6 +51,13 @@ def test_metrics_that_are_not_finite_are_left_out(path):
     assert (entry["mae"], entry["global_step"], entry["trial"]) == ("0.5", "1", "7")
 
 
+def test_a_search_on_this_machine_gets_all_names(path, monkeypatch):
+    monkeypatch.setenv("DISTLAUNCH_LOCAL_TRIAL", "1")
+    written_by_trainer([(1, {"loss": math.nan, "mae": 0.5})])
+    first, second = map(json.loads, path.read_text().splitlines())
+    assert (first["loss"], second["mae"]) == ("nan", "0.5")
+
+
 def test_nothing_is_written_outside_of_a_trial(path, monkeypatch):
     monkeypatch.delenv("CLOUD_ML_HP_METRIC_FILE")
     monkeypatch.delenv("CLOUD_ML_TRIAL_ID")

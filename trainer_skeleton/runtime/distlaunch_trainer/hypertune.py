@@ -31,10 +31,14 @@ class MetricFile:
         usual_path = _USUAL_PATH if "CLOUD_ML_TRIAL_ID" in os.environ else None
         self._path = os.environ.get("CLOUD_ML_HP_METRIC_FILE", usual_path)
         self._trial = os.environ.get("CLOUD_ML_TRIAL_ID", "0")
+        # Of a search on this machine, which knows by all names whether the metric exists.
+        self._has_all = "DISTLAUNCH_LOCAL_TRIAL" in os.environ
         self._lines: deque[str] = deque(maxlen=_MOST_LINES)
 
     def report(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Add the metrics of a step that are finite, one a line, and write the file.
+        """Add the metrics of a step, one a line, and write the file.
+
+        Vertex AI gets those that are finite.
 
         Raises
         ------
@@ -45,7 +49,7 @@ class MetricFile:
             return
         now = time.time()
         for name, value in metrics.items():
-            if math.isfinite(value):
+            if self._has_all or math.isfinite(value):
                 entry = {
                     name: str(float(value)),
                     "checkpoint_path": "",
