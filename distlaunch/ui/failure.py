@@ -223,14 +223,14 @@ _CAUSES = (
     _Known(
         r"no space left on device|replicas low on disk",
         "a disk is full",
-        "use a larger boot disk in distlaunch.yaml, or write less",
+        "free space where the job writes, or write less; on Vertex AI use a larger boot disk",
     ),
     # TensorFlow: DataLossError; the trainer: DataError
     _Known(
         r"dataloss|corrupted record|cannot be parsed|cannot be read|no files? match"
         r"|reading the data|truncated record",
         "the data cannot be read",
-        "see the file and record in the lines; 'distlaunch local' on the same data shows it here",
+        "see the file and record in the lines; write it again, or leave it out",
     ),
     # Python's FileNotFoundError and TensorFlow's NotFoundError
     _Known(
