@@ -208,7 +208,7 @@ def test_without_matplotlib_there_is_no_png(run, tmp_path, monkeypatch):
     (tmp_path / "task.py").write_text(PROGRAM)
     done = run("local", "--compare=1,2", "--rounds=1", "--", "python", "task.py")
     assert done.code == 0, done.err
-    assert "no compare.png: matplotlib is not installed here; run pip install 'distl" in done.err
+    assert "no compare.png: matplotlib is not installed here; run pip install 'matplotl" in done.err
     names = {path.name for path in folder_of(tmp_path).iterdir()}
     runs = {"1-worker-1", "2-workers-1", f"1-worker-on-{USED}-cores-1"}
     assert names == {*runs, "compare.json", "compare.html"}
