@@ -28,7 +28,9 @@ _OTHER_NAMES = {
 # Commands that create, end or delete something are suggested for a typing error only.
 _CHANGING = {"submit", "resubmit", "cancel", "prune"}
 _REMEDIES = {
+    **dict.fromkeys(("--async", "--background", "--no-wait"), "use --detach"),
     "--args": "put the program's arguments after '--'",
+    "--machine-type": "use --set cluster.chief.machine=TYPE",
     "--spot": "use --set scheduling.strategy=SPOT",
     "--workers": "use --set cluster.workers.count=N, the number of workers beside the chief",
     "--yes": "there is no prompt to confirm",

@@ -22,7 +22,7 @@ from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from distlaunch.errors import ImageError, causes_of
-from distlaunch.image.reference import Reference, is_google
+from distlaunch.image.reference import PLATFORM, Reference, is_google
 from distlaunch.image.registry import errors
 from distlaunch.image.registry.credentials import find_credentials
 from distlaunch.image.registry.docker_config import load_config
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from distlaunch.image.registry.credentials import Credentials
     from distlaunch.ui.events import Event
 
-PLATFORM = "linux/amd64"
 
 _DEFAULT_ADDRESS = "unix:///var/run/docker.sock"
 _SILENCE = 600  # seconds without an event of a push or a pull

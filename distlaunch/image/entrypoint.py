@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from distlaunch.image.context import ContextFile
     from distlaunch.image.dockerfile import Dockerfile, Instruction
 
-# Base images without ENTRYPOINT, WORKDIR and files of users.
-_PLAIN = re.compile(r"(?:(?:docker|mirror\.gcr)\.io/)?(?:library/)?(python|debian|ubuntu)([:@].*)?")
+# Base images without ENTRYPOINT and WORKDIR.
+_PLAIN = re.compile(
+    r"(?:(?:docker|mirror\.gcr)\.io/)?(?:library/)?(python|debian|ubuntu"
+    r"|tensorflow/tensorflow)([:@](?!.*jupyter).*)?"
+)
 # A command of RUN that makes no program; pip installs modules.
 _INERT = re.compile(r"(python\S* -m )?(pip[\d.]*|apt-get|apt|rm|mkdir|chmod|chown|set)\s[^>`]*")
 _UNPACKED = re.compile(r"<<|git@|.*://|.*\.(?:tar\b|t[bgx]z)")  # sources that become other files
@@ -78,7 +81,7 @@ def read_contents(dockerfile: Dockerfile, files: Sequence[ContextFile]) -> Image
     contents = ImageContents()
     if plain := _PLAIN.fullmatch(dockerfile.base or ""):
         cmd = "python3" if plain[1] == "python" else "bash"
-        contents = ImageContents((), (cmd,), "/", has_others=False)
+        contents = ImageContents((), (cmd,), "/", has_others=plain[1].startswith("tensorflow"))
     for stage in dockerfile.lineage:
         cmd_of_base = contents.cmd
         for each in stage.instructions:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from distlaunch.errors import ImageError
 
+PLATFORM = "linux/amd64"  # of images for Vertex AI's machines
 DOCKER_HUB = "docker.io"
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)

@@ -46,6 +46,7 @@ EXPORTS = {
     "poetry.lock": "poetry export --without-hashes -o requirements.txt",
     "Pipfile": "pipenv requirements > requirements.txt",
     "environment.yml": "pip list --format=freeze --exclude-editable > requirements.txt",
+    "requirements.in": "pip-compile -o requirements.txt requirements.in",
     "pyproject.toml": "pip-compile -o requirements.txt pyproject.toml",
     "setup.py": "pip-compile -o requirements.txt setup.py",
 }
@@ -164,7 +165,8 @@ def find_unread(folder: Path) -> str | None:
     """Return the file of another tool that lists a project's dependencies, None without one."""
     files = [folder / name for name in EXPORTS if (folder / name).is_file()]
     texts = {file.name: file.read_text("utf-8", "replace") for file in files}
-    return next((name for name in texts if _DEPENDENCIES.search(texts[name])), None)
+    lists = (name for name in texts if name.endswith(".in") or _DEPENDENCIES.search(texts[name]))
+    return next(lists, None)
 
 
 def applies(requirement: Requirement, markers: Mapping[str, str]) -> bool:

@@ -287,6 +287,7 @@ def _compose(text: str) -> yaml.MappingNode:
         expected = "expected keys with values, such as 'name: digits'"
         if isinstance(root, yaml.SequenceNode):
             expected += ", got a list; for --config, write workerPoolSpecs: before the list"
+            expected += ' (in JSON: {"workerPoolSpecs": […]})' if root.flow_style else ""
         raise YamlProblem(location, expected)
     return root
 

@@ -314,7 +314,7 @@ def test_text_that_is_not_yaml_is_explained_at_its_line(tmp_path, text, problem)
             f"- {CHIEF}\n",
             "1:1: expected keys with values, such as 'name: digits', got a list; ",
         ),
-        (json.dumps([{"machine_spec": {}}]), "write workerPoolSpecs: before the list"),
+        (json.dumps([{"machine_spec": {}}]), 'the list (in JSON: {"workerPoolSpecs": […]})'),
         ("displayName: a\n" + SPEC, "1:1: displayName: is a field beside jobSpec; put workerPool"),
         ("display_name: a\n" + SPEC, "put workerPoolSpecs under jobSpec:"),
         ("labels: {a: b}\n" + SPEC, "1:1: labels: is a field beside jobSpec; put workerPoolSpecs"),

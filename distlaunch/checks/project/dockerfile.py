@@ -13,6 +13,7 @@ from distlaunch.errors import did_you_mean
 from distlaunch.image.dockerfile import below, expand, variable_names
 from distlaunch.image.entrypoint import drops_args, read_contents, shell_script
 from distlaunch.image.pip_secrets import DOCKERFILE_SECRETS
+from distlaunch.image.reference import PLATFORM
 from distlaunch.job import vertex
 
 if TYPE_CHECKING:
@@ -50,6 +51,10 @@ def image_problems(job: Job, inputs: BuildInputs) -> Iterator[Problem]:
             remedy = f"set image.target: {stage.name}, or the last one's name"
             yield warning("stage-unused", where, what, remedy)
         yield from _unset_problems(dockerfile, where, stage.base)
+        platform = re.search(r"--platform=([^\s$]+)", stage.start.flags)
+        if platform and platform[1] != PLATFORM and stage in dockerfile.lineage:
+            what = f"the image would be for {platform[1]}, and the machines are {PLATFORM}"
+            yield error("image-architecture", where, what, "remove --platform")
         for each in stage.instructions:
             where = f"{inputs.path}:{each.line}"
             for source in each.sources:
@@ -63,10 +68,9 @@ def image_problems(job: Job, inputs: BuildInputs) -> Iterator[Problem]:
     yield from program_problems(job, contents, where)
     # The files of a rendered program are checked elsewhere, and PYTHONPATH names other folders.
     is_unknown = inputs.environment or "PYTHONPATH" in {*job.env, *dockerfile.variables}
-    starts = () if is_unknown else _starts(job, None)
-    for started in {_STARTED.fullmatch(_text(contents.argv(*start) or ())) for start in starts}:
-        if started:
-            yield from _file_problems(contents, inputs, where, started)
+    for command, args in () if is_unknown else dict.fromkeys(_starts(job, None)):
+        if started := _STARTED.fullmatch(_text(contents.argv(command, args) or ())):
+            yield from _file_problems(contents, inputs, where, started, has_args=bool(args))
 
 
 def _unset_problems(dockerfile: Dockerfile, where: str, word: str) -> Iterator[Problem]:
@@ -136,6 +140,7 @@ def program_problems(
             yield error("args-not-passed", where, what, remedy)
         elif argv is not None and _PROMPT.fullmatch(" ".join(argv)):
             what = f"the container would run {' '.join(argv)!r}, which ends without training"
+            what = what if argv else "the image names no program"
             yield error("no-program", where, what, remedy)
 
 
@@ -151,9 +156,14 @@ def _starts(job: Job, image: str | None) -> Iterator[tuple[tuple[str, ...], tupl
 
 
 def _file_problems(
-    contents: ImageContents, inputs: BuildInputs, where: str, started: re.Match[str]
+    contents: ImageContents,
+    inputs: BuildInputs,
+    where: str,
+    started: re.Match[str],
+    *,
+    has_args: bool,
 ) -> Iterator[Problem]:
-    """Yield that what is started is not in the image, or cannot be executed."""
+    """Yield that what is started is not in the image, cannot be executed or ignores its args."""
     module = (started["module"] or "").replace(".", "/")
     names = [f"{module}.py", f"{module}/__main__.py"] if module else [started["file"]]
     paths = [path for name in names if (path := contents.path(name or started["program"]))]
@@ -165,14 +175,22 @@ def _file_problems(
     if not files and not is_unknown and paths[0].endswith((".py", ".sh")):
         name = f"/{posixpath.basename(paths[0])}"
         same = [path for path in project if f"/{path}".endswith(name)]
-        remedy = f"the project has {same[0]}: correct the path" if same else "copy it to there"
+        close = did_you_mean(paths[0].rpartition("/")[2], map(posixpath.basename, project))
+        remedy = close.removeprefix("; ") or "copy it to there"
+        if same:
+            remedy = f"the project has {same[0]}: correct the path, or COPY it to there"
         yield error("program-missing", where, f"{paths[0]} is not in the image", remedy)
     if not files or files[0].target or not (started["program"] or paths[0].endswith(".sh")):
         return
     path, commands = files[0].path, contents.commands
-    with (inputs.folder / path).open("rb") as opened:
-        has_crlf = opened.readline(1_000).endswith(b"\r\n")
-    if has_crlf and not re.search(r"dos2unix|\bsed\b|\btr\b", commands):
+    script = (inputs.folder / path).read_bytes()[:100_000]
+    is_shell = paths[0].endswith(".sh") or re.match(rb"#!.*sh\b", script)
+    if has_args and is_shell and not re.search(rb"\$[@*\d{]|\bgetopts\b|\bshift\b", script):
+        what, remedy = "it does not use its args: they are dropped", 'end its program with "$@"'
+        yield warning("args-not-passed", path, what, remedy)
+    if script.partition(b"\n")[0].endswith(b"\r") and not re.search(
+        r"dos2unix|\bsed\b|\btr\b", commands
+    ):
         remedy = f"run 'dos2unix {path}', and write '{path} text eol=lf' in .gitattributes"
         what = "its lines end with CR LF, so that Linux cannot run it"
         yield error("program-not-executable", path, what, remedy)

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.image_runtime import tensorflow_tag
@@ -57,16 +58,25 @@ _API_VERSION = re.compile(r"_v[0-9][a-z0-9]*$")
 # wheel that was installed.
 _LOCAL = "is only on this machine"
 _RULES = {
-    r"\S+\s*@\s*file:.*": (_LOCAL, "write NAME==VERSION, as 'pip list --format=freeze' prints it"),
+    r"\S+\s*@\s*(?:file:|\.{0,2}/).*": (
+        _LOCAL,
+        "write NAME==VERSION, as 'pip list --format=freeze' prints it",
+    ),
     r"(?:-e\s*)?\./?(?:\[.*\])?": (_LOCAL, "remove it: the image has the module's folder"),
     r"\w+\+ssh:.*|(git\+)?git@.*": ("needs SSH keys, and a build has none", "write git+https://…"),
-    "pkg-resources": ("is of Ubuntu's Python, and in no index", "remove it"),
+    r"pkg-resources|python-apt|command-not-found|ubuntu-[\w-]+|apturl|[^;]*==[^\s;]*\+ubuntu.*": (
+        "is of Ubuntu's Python, and in no index",
+        "remove it",
+    ),
+    "python": ("is no package of an index", f"remove it, and set image.base: {DEFAULT_BASE}"),
     "tensorflow-(?:intel|macos)": ("has no build for Linux", "write tensorflow in place of it"),
     "py(?:pi)?win32|pywinpty|windows-curses|tensorflow-metal|mlx-metal|pyobjc(?:-.*)?": (
         "has no build for Linux",
         "remove it, or end the line with ; sys_platform != 'linux'",
     ),
 }
+_TENSORFLOWS_FOR_LINUX = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu")
+_VERSION_CONTROL = re.compile(r"\b(git|hg|svn)\+")  # of the full images of Python
 _INDEX = re.compile(r"-[if] |index|find.links", re.IGNORECASE)
 _LOCAL_VERSION = re.compile(r"[^/]*==\s*([^\s;+]+)\+")
 _CLASSIFIER = "Programming Language :: Python :: 3."
@@ -165,7 +175,18 @@ def load_requirements(job: Job, folder: Path, runtime: ImageRuntime) -> ImageReq
         return ImageRequirements(runtime, file, refusal=str(refusal))
     markers = runtime.markers
     written = [each for each in lines if not each.requirement or applies(each.requirement, markers)]
+    written = [each for each in written if each.requirement or _applies_to(each.text, markers)]
     return ImageRequirements(runtime, file, tuple(written))
+
+
+def _applies_to(line: str, markers: Mapping[str, str]) -> bool:
+    """Return whether a line with a URL alone is for a Python and a system."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        return applies(Requirement(f"a; {line.rpartition(' ; ')[2]}"), markers)
+    except InvalidRequirement:  # it has no marker
+        return True
 
 
 def problems(requirements: ImageRequirements) -> Iterator[Problem]:
@@ -192,6 +213,8 @@ def problems(requirements: ImageRequirements) -> Iterator[Problem]:
         if not each.is_constraint and (obstacle := _obstacle(each, requirements)):
             make = warning if requirements.runtime.script else error  # its author may see to it
             yield make("requirement-unavailable", each.location, *obstacle)
+        elif not each.is_constraint and (unknown := _unknown_builds(each, requirements.runtime)):
+            yield warning("requirement-unavailable", each.location, *unknown)
 
 
 def any_version(specifiers: Iterable[SpecifierSet | str]) -> bool:
@@ -248,15 +271,52 @@ def _obstacle(line: RequirementLine, requirements: ImageRequirements) -> tuple[s
     if line.is_local:
         remedy = "install it from an index or a URL, or copy it in your own image.dockerfile"
         return f"{_shown(line)} {_LOCAL}", remedy
-    if "git+" in line.text and not runtime.has("git") and "git" not in runtime.script:
+    tool = _VERSION_CONTROL.search(line.text)
+    if tool and not runtime.has("git") and tool[1] not in runtime.script:  # or none of them
         base = runtime.set_base(f"python:3.{runtime.python[1] if runtime.python else 12}")
-        return f"{_shown(line)} needs git, which {runtime.base} does not have", base
+        return f"{_shown(line)} needs {tool[1]}, which {runtime.base} does not have", base
     options = "".join(each.text for each in requirements.written if not each.requirement)
     options += runtime.script
     if version and not _INDEX.search(options + pip_secrets([]).get(VARIABLES, "")):
         remedy = f"add a line --extra-index-url URL, or write {line.name}=={version[1]}"
         return f"{_shown(line)} is not on PyPI, which has no versions with '+'", remedy
-    return _python_obstacle(line, runtime)
+    return _wheel_obstacle(line, runtime) or _python_obstacle(line, runtime)
+
+
+def _wheel_obstacle(line: RequirementLine, runtime: ImageRuntime) -> tuple[str, str] | None:
+    """Return why a URL's wheel is not for the image's Python on Linux."""
+    from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+    path = re.split("[#?]", line.url or "", maxsplit=1)[0]
+    try:
+        tags = parse_wheel_filename(unquote(path.rpartition("/")[2]))[3]
+    except InvalidWheelFilename:
+        return None
+    libc = "musllinux" if "alpine" in (runtime.base or "") else "manylinux"
+    platforms = re.compile(rf"any|({libc}|linux)\w*_x86_64")
+    minor = runtime.python[1] if runtime.python else None
+    for tag in tags:
+        python = re.fullmatch(r"(?:cp|py)3(\d+)", tag.interpreter)
+        is_older = tag.abi in ("abi3", "none") and python and minor and int(python[1]) <= minor
+        is_fit = not python or not minor or int(python[1]) == minor or is_older
+        if platforms.fullmatch(tag.platform) and is_fit:
+            return None
+    which = f"Linux on x86_64 and Python 3.{minor or 'N'}"
+    return f"{_shown(line)} is a wheel for another system or Python", f"name one for {which}"
+
+
+def _unknown_builds(line: RequirementLine, runtime: ImageRuntime) -> tuple[str, str] | None:
+    """Return that it is not known whether another TensorFlow than the one here has a build."""
+    specifier = line.requirement.specifier if line.requirement else None
+    installed = _distribution(line.name) or _distribution("tensorflow-cpu")
+    is_here = installed is None or not specifier or specifier.contains(installed.version)
+    if is_here or not runtime.python or line.name not in _TENSORFLOWS_FOR_LINUX:
+        return None
+    version = f"3.{runtime.python[1]}"
+    what = f"not verified that {_shown(line)} has a build for Python {version}: not installed here"
+    system = f"--platform=manylinux_2_17_x86_64 --python-version={version}"
+    command = f"pip download --no-deps --only-binary=:all: {system}"
+    return what, f"try {command} '{line.text}'"
 
 
 def _python_obstacle(line: RequirementLine, runtime: ImageRuntime) -> tuple[str, str] | None:
@@ -281,7 +341,8 @@ def _python_obstacle(line: RequirementLine, runtime: ImageRuntime) -> tuple[str,
     if not minors or minor in minors:
         return None
     nearest = min(minors, key=lambda each: abs(each - minor))
-    what = f"{runtime.base} has Python 3.{minor}, and {line.name} {installed.version} {needs}"
+    name = re.split(r"[^\w.-]", line.text, maxsplit=1)[0]  # as the user knows it
+    what = f"{runtime.base} has Python 3.{minor}, and {name} {installed.version} {needs}"
     return what, runtime.set_base(f"python:3.{nearest}{'' if runtime.has('git') else '-slim'}")
 
 

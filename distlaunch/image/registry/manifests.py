@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import ImageError
+from distlaunch.image.reference import PLATFORM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from distlaunch.image.layers import Layer
     from distlaunch.image.reference import Reference
-
-PLATFORM = "linux/amd64"
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,41 @@ def problems(tmp_path) -> Callable[..., list[Problem]]:
 # The program and its args
 
 
+@pytest.mark.parametrize("entry", ['ENTRYPOINT ["./run.sh"]', 'ENTRYPOINT ["bash", "run.sh"]'])
+def test_a_script_that_does_not_use_its_args_drops_them(entry, problems):
+    script = "#!/bin/sh\npython -m trainer.task\n"
+    [problem] = problems(f"{HEAD}{entry}\n", ARGS, **{"run.sh": script})
+    assert (problem.code, problem.severity) == ("args-not-passed", "warning")
+    assert (problem.where, problem.remedy) == ("run.sh", 'end its program with "$@"')
+    for used in (' "$@"', ' --epochs "$1"', "\nwhile getopts e: o; do :; done"):
+        assert problems(f"{HEAD}{entry}\n", ARGS, **{"run.sh": f"{script[:-1]}{used}\n"}) == []
+    assert problems(f"{HEAD}{entry}\n", **{"run.sh": script}) == []
+
+
+@pytest.mark.parametrize("platform", ["linux/amd64", "$BUILDPLATFORM", "${TARGETPLATFORM}"])
+def test_the_machines_run_amd64(platform, problems):
+    text = HEAD.replace("FROM", f"FROM --platform={platform}") + MODULE
+    assert problems(text) == []
+    [problem] = problems(text.replace(platform, "linux/arm64"))
+    assert (problem.code, problem.where) == ("image-architecture", "Dockerfile:1")
+    assert problem.remedy == "remove --platform"
+
+
+def test_a_base_of_tensorflow_starts_a_shell(problems):
+    base = "tensorflow/tensorflow:2.16.1"
+    for args, code in (((), "no-program"), ((ARGS,), "args-not-passed")):
+        [problem] = problems(HEAD.replace("python:3.12-slim", base), *args)
+        assert problem.code == code
+    assert problems(HEAD.replace("python:3.12-slim", f"{base}-jupyter")) == []
+
+
+def test_what_is_not_in_the_image_has_a_near_name_or_no_copy(problems):
+    [problem] = problems(HEAD + MODULE.replace("trainer.task", "trainer.tsk"))
+    assert problem.remedy == "did you mean 'task.py'?"
+    [problem] = problems(HEAD.replace("COPY . .\n", "") + MODULE)
+    assert problem.remedy.endswith("or COPY it to there")
+
+
 @pytest.mark.parametrize(
     ("dockerfile", "line"),
     [

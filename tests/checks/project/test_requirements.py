@@ -27,6 +27,11 @@ tensorflow-cpu==2.21.0; python_version >= '3.9'
     # via my-project (pyproject.toml)
 seaborn==0.13.2
 """
+OTHER_WHEELS = (
+    "cp312-cp312-win_amd64",
+    "cp310-cp310-manylinux2014_x86_64",
+    "py3-none-macosx_11_0_arm64",
+)
 DEFAULT = "image={repository: us-docker.pkg.dev/a/b/c, base: null}"
 
 
@@ -51,6 +56,9 @@ def check(bundled, text, *overrides):
         "https://example.com/numpy-2.3.1-cp312-cp312-linux_x86_64.whl",
         "numpy @ https://example.com/numpy-2.3.1.tar.gz",
         "acme @ file:///x/acme ; sys_platform == 'win32'", "pywin32==306; os_name == 'nt'",
+        "git+https://example.com/a.git@v1 ; python_version < '3.8'",
+        "https://example.com/a-1.0-cp39-abi3-manylinux_2_17_x86_64.manylinux2014_x86_64.whl",
+        "https://example.com/a-1.0-py2.py3-none-any.whl",
     ],
 )  # fmt: skip
 def test_pinned_requirements_are_no_problem(text, bundled):
@@ -94,6 +102,14 @@ def test_repositories_need_git_in_the_image(text, bundled):
         ("pyobjc-framework-Cocoa==10.0", "has no build for Linux", "; sys_platform != 'linux'"),
         ("tensorflow-intel==2.15.0", "has no build for Linux", "write tensorflow in place"),
         ("pkg-resources==0.0.0", "in no index", "remove it"),
+        ("python-apt==2.4.0+ubuntu3", "in no index", "remove it"),
+        ("distro-info==1.1+ubuntu0.2", "in no index", "remove it"),
+        ("python==3.12", "is no package of an index", f"set image.base: {DEFAULT_BASE}"),
+        ("acme @ ./acme", "is only on this machine", "pip list --format=freeze"),
+        ("hg+https://h/acme@v1.0#egg=acme", "needs hg, which", "set image.base: python:3.12"),
+        (f"https://h/a-1.0-{OTHER_WHEELS[0]}.whl", "is a wheel for another", "Python 3.12"),
+        (f"acme @ https://h/a-1.0-{OTHER_WHEELS[1]}.whl", "is a wheel for another", "x86_64"),
+        (f"acme @ https://h/a-1.0-{OTHER_WHEELS[2]}.whl#x", "is a wheel for another", "x86_64"),
         ("torch==2.1.0+cu118", "is not on PyPI", "write torch==2.1.0"),
     ],
 )
@@ -109,6 +125,17 @@ def test_what_no_image_can_install(text, what, remedy, bundled, monkeypatch):
 @pytest.mark.parametrize("option", ["--extra-index-url https://h/simple", "-f https://h/x.html"])
 def test_another_index_may_have_a_local_version(option, bundled):
     assert check(bundled, f"{option}\ntorch==2.1.0+cu118") == []
+
+
+@pytest.mark.parametrize("text", ["tensorflow==2.15.0", "tensorflow-gpu==2.10.0"])
+def test_another_tensorflow_than_the_one_here_is_not_verified(text, bundled):
+    bundled.write("requirements.txt", text)
+    [problem] = only_unavailable(bundled.problems())
+    assert problem.severity == "warning"
+    assert "has a build for Python 3.12: not installed here" in problem.what
+    assert problem.remedy.startswith("try pip download --no-deps --only-binary=:all: --platform=")
+    bundled.write("requirements.txt", "tensorflow>=2.15,<3")
+    assert only_unavailable(bundled.problems()) == []
 
 
 def test_a_dockerfile_may_copy_what_pip_installs(bundled):
