@@ -208,16 +208,11 @@ _CAUSES = (
         "the program crashed (segmentation fault)",
         "set PYTHONFAULTHANDLER=1 under env, so that the log has the lines of Python",
     ),
-    # W&B, TPUClusterResolver
+    # W&B
     _Known(
         r"api[_ ]key not configured|no api key configured",
         "W&B has no API key",
         "set WANDB_API_KEY, or WANDB_MODE=offline, under env",
-    ),
-    _Known(
-        r"please provide a tpu name",
-        "the program looks for a TPU by its name",
-        "use TPUClusterResolver('local') on a machine with a TPU",
     ),
     # Linux, by its error ENOSPC; Vertex AI
     _Known(

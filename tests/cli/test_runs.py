@@ -453,6 +453,15 @@ def test_tensorboard_shows_two_runs_side_by_side(project, train, tmp_path, job_d
     assert any("/train/events" in request for request in storage.requests) == (job_dir == "gs")
 
 
+def test_a_port_of_another_server_is_reported_before_tensorboard_starts(run, project, train):
+    train(0.5)
+    with socket.create_server(("localhost", 0)) as server:
+        port = server.getsockname()[1]
+        done = run("tensorboard", "--port", port, cwd=project)
+    assert done.code == 1
+    assert f"port {port} cannot be used (address already in use); choose another" in done.err
+
+
 def move_to_bucket(folder: Path, storage: CloudStorage) -> None:
     """Move the logs of a run to a bucket, as if it had trained with --job-dir gs://."""
     for path in (folder / "logs").rglob("events*"):

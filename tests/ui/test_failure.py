@@ -92,7 +92,6 @@ TEXTS = {
     "the container's shared memory (/dev/shm) is full": "RuntimeError: DataLoader worker is killed "
     "by signal: Bus error. It is possible that dataloader's workers are out of shared memory.",
     "the program crashed (segmentation fault)": "Fatal Python error: Segmentation fault",
-    "the program looks for a TPU by its name": "Please provide a TPU Name to connect to.",
     "a file is missing: can't open file '/app/t.py'": "python: can't open file '/app/t.py': [Errno "
     "2] No such file or directory",
     "a disk is full": "OSError: [Errno 28] No space left on device",
