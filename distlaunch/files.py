@@ -11,13 +11,15 @@ import json
 import os
 import stat
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 _MAX_BYTES = 64 << 20  # of a file that is read whole
+_MAX_DEPTH = 100  # of JSON, far below what Python's recursion takes
+_MAX_NAME = 255  # bytes of a file's name
 
 
 def atomic_write(
@@ -63,7 +65,21 @@ def refuse_symlinks(path: Path, *, below: Path) -> None:
 
 def is_file_name(name: str) -> bool:
     """Whether a name is one component of a path, so that a file of it stays in its folder."""
-    return name not in ("", ".", "..") and "/" not in name and "\0" not in name
+    is_plain = name not in ("", ".", "..") and "/" not in name and "\0" not in name
+    return is_plain and len(os.fsencode(name)) <= _MAX_NAME
+
+
+def open_output(path: Path, mode: Literal["ab", "wb"]) -> IO[bytes]:
+    """Open a regular file for output, through no symlink; OSError is raised for any other."""
+    return open(path, mode, opener=_open_regular)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is not a regular file")
+    return descriptor
 
 
 def read_regular(path: Path) -> bytes:
@@ -91,7 +107,18 @@ def parse_object(content: bytes) -> dict[str, Any]:
         raise ValueError("nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError("not an object")  # noqa: TRY004 - the content is wrong, not the call
+    level: list[Any] = [value]
+    for _ in range(_MAX_DEPTH):
+        level = [inner for each in level for inner in _values(each)]
+    if level:
+        raise ValueError("nested too deeply")
     return value
+
+
+def _values(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 @contextmanager
@@ -119,8 +146,10 @@ def may_be_locked(path: Path) -> bool:
     """Whether a process holds the lock on a file, or may where the file system has no locks."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
-    except OSError:
+    except FileNotFoundError:
         return False
+    except OSError:
+        return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.errors import UsageError
+from distlaunch.job.overrides import Override
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -58,16 +61,26 @@ def redact_words(words: Sequence[str]) -> list[str]:
         elif option == "--set" and equals:
             redacted.append(f"--set={_redact_override(value)}")
         else:
-            redacted.append(_redact_override(word))
+            redacted.append(_redact_override(word) if before == "--set" else word)
     return redacted
 
 
 def _redact_override(text: str) -> str:
-    """Return PATH=VALUE without a value that is one of a variable, or may contain some."""
-    path, equals, value = text.partition("=")
-    is_structure = value.lstrip().startswith(("{", "[")) and re.search(r"\benv\b", value)
-    is_variable = re.search(r"(^|[.\]])\s*env\s*([.\[]|$)", path) or is_structure
+    """Return PATH=VALUE without a value that is one of a variable, or contains some."""
+    path, equals, _ = text.partition("=")
+    try:
+        override = Override.parse(text)
+        steps = [step.partition("[")[0] for step in override.path]
+        is_variable = "env" in steps or _has_env(override.value)
+    except UsageError:  # it is refused, and may have been meant as one
+        is_variable = True
     return f"{path}={REDACTED}" if equals and is_variable else text
+
+
+def _has_env(value: Any) -> bool:
+    if isinstance(value, dict):
+        return "env" in value or any(map(_has_env, value.values()))
+    return isinstance(value, list) and any(map(_has_env, value))
 
 
 def _map_env(request: Any, change: Callable[[Any], Any]) -> Any:

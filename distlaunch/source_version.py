@@ -7,6 +7,8 @@ import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from distlaunch.files import read_regular
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
@@ -29,8 +31,8 @@ def hash_files(folder: Path, paths: Iterable[Path]) -> str:
     """Return a hash of the names and contents of a folder's files that can be read."""
     digest = hashlib.sha256()
     for path in sorted(paths):
-        with suppress(OSError):
-            content = path.read_bytes()
+        with suppress(OSError, ValueError):
+            content = read_regular(path)
             digest.update(f"{path.relative_to(folder)} {len(content)} ".encode() + content)
     return digest.hexdigest()[:16]
 

@@ -21,7 +21,7 @@ ALLOWED = {
     **dict.fromkeys(SHARED, SHARED),
     "job": SHARED,
     "ui": {*SHARED, "job"},
-    "redaction": {*SHARED, "image"},
+    "redaction": {*SHARED, "image", "job"},
     "render": {*SHARED, "job", "image", "redaction"},
     "google": {*SHARED, "job", "ui"},
     "image": {*SHARED, "job", "ui", "google"},

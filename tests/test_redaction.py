@@ -57,6 +57,10 @@ FORMS = (
     "vertex.jobSpec.workerPoolSpecs[0].containerSpec.env[0].value={}",
     "cluster={{chief: {{machine: m, env: {{A: {}}}}}}}",
     " env.A = {}",
+    '"env".A={}',
+    "'env'.A={}",
+    '"env"={{A: {}}}',
+    'cluster={{chief: {{"\\x65nv": {{A: {}}}}}}}',
 )
 
 

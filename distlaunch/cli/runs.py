@@ -180,6 +180,7 @@ def fetch(
 
     Checksums are verified. The files of a local run are copied.
     """
+    from distlaunch import files
     from distlaunch.runs import report
     from distlaunch.runs.fetch import copy_folder, fetch_folder
     from distlaunch.text import plural
@@ -188,7 +189,12 @@ def fetch(
     if view.job_dir is None:
         raise DistlaunchError(f"{view.id}: the job has no job folder")
     folder = view.job_dir.rstrip("/") + ("" if part == "all" else f"/{part}")
-    target = output or _new_folder(view.id, part)
+    target = output or _default_folder(view.id, part)
+    if target.parts[0] == "fetched":
+        try:
+            files.refuse_symlinks(target, below=Path())
+        except OSError as error:
+            raise DistlaunchError(f"{error}; remove it, or pass another --output DIR") from None
     if folder.startswith("gs://"):
 
         def on_progress(progress: DownloadProgress) -> None:
@@ -205,18 +211,13 @@ def fetch(
         show(f"{target}: {plural(fetched.files, 'file')}, {report.size(fetched.new_bytes)} new")
 
 
-def _new_folder(name: str, part: str) -> Path:
-    """Return the folder for a part of a run, where a clone may hold symlinks."""
-    from distlaunch import files
+def _default_folder(name: str, part: str) -> Path:
+    """Return the folder for a part of a run, whose name may come from a server."""
+    from distlaunch.files import is_file_name
 
-    if not files.is_file_name(name):  # it may come from a server
+    if not is_file_name(name):
         raise DistlaunchError(f"{name!r} is not the name of a folder; pass --output DIR")
-    folder = Path("fetched", name, *(() if part == "all" else (part,)))
-    try:
-        files.refuse_symlinks(folder, below=Path())
-    except OSError as error:
-        raise DistlaunchError(f"{error}; remove it, or pass --output DIR") from None
-    return folder
+    return Path("fetched", name, *(() if part == "all" else (part,)))
 
 
 def find(locator: JobLocator, name: str | None) -> tuple[RunView, Session | None]:

@@ -278,7 +278,7 @@ def _tune_here(console: Console, values: SimpleNamespace, ending: Ending) -> int
     if not is_file_name(name):
         raise UsageError(f"{name!r}: expected the name of a folder for the search, without '/'")
     folder = project / SEARCHES / name
-    old = move_aside(folder) if values.is_new else None
+    old = move_aside(project, folder) if values.is_new else None
     if old:
         console.log(f"the earlier search is in {old.relative_to(project)}")
     ending.job, ending.job_dir = folder.name, str(folder)

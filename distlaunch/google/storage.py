@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import GoogleError, RetryableError
+from distlaunch.files import open_output
 from distlaunch.google import auth
 from distlaunch.google.api_errors import ErrorResponse, root_cause
 from distlaunch.retry import CALL_TIMEOUT
@@ -84,7 +85,7 @@ def download(session: Session, blob: Any, path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _part_of(blob, path)
     start = part.stat().st_size if part.exists() else 0
-    with open(part, "ab", opener=_open_no_symlink) as file, _errors_of(session, blob.name):
+    with open_output(part, "ab") as file, _errors_of(session, blob.name):
         if start < blob.size:
             blob.download_to_file(file, start=start or None, checksum=None, retry=_retry())
     if _checksum(part) != blob.crc32c:
@@ -99,10 +100,6 @@ def downloaded_bytes(blob: Any, path: Path) -> int:
     with suppress(OSError):
         return _part_of(blob, path).stat().st_size
     return 0
-
-
-def _open_no_symlink(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def _part_of(blob: Any, path: Path) -> Path:

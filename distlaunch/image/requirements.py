@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import ImageError, os_reason
+from distlaunch.files import read_regular
 from distlaunch.job.model import DEFAULT_REQUIREMENTS
 
 if TYPE_CHECKING:
@@ -209,9 +210,11 @@ def _line_for_cluster(line: str, *, gpu: bool) -> str:
 def read_text(folder: Path, path: Path | str) -> str:
     """Return a text file of the project; ImageError is raised if it cannot be read."""
     try:
-        return (folder / path).read_text(encoding="utf-8-sig")
+        return read_regular(folder / path).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ImageError(f"{path}: not UTF-8 text; save it as UTF-8 or name another file") from None
+    except ValueError as problem:
+        raise ImageError(f"{path}: cannot be read ({problem}); name another file") from None
     except OSError as problem:
         raise ImageError(
             f"{path}: cannot be read ({os_reason(problem)}); fix it, or name another file"

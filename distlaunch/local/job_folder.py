@@ -165,7 +165,7 @@ def _is_complete(checkpoint: Path) -> bool:
 def _cloud_uri(folder: Path) -> str | None:
     """Return the ``gs://`` URI of a job that has only its output here, None for other jobs."""
     try:
-        uri = (folder / _CLOUD_POINTER).read_text(encoding="utf-8").strip()
+        uri = files.read_regular(folder / _CLOUD_POINTER).decode().strip()
     except (OSError, ValueError):
         return None
     return uri if _BUCKET_URI.fullmatch(uri) else None

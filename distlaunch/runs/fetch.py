@@ -118,6 +118,8 @@ def copy_folder(source: Path, output: Path) -> Fetched:
     targets = [output / path.relative_to(source) for path in sources]
     new_bytes = 0
     with _writing(output, targets):
+        for path in sources:
+            files.refuse_symlinks(path, below=source.parent)
         for path, target in zip(sources, targets, strict=True):
             if not target.exists() or not filecmp.cmp(path, target, shallow=False):
                 target.parent.mkdir(parents=True, exist_ok=True)

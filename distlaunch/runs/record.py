@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
 import sys
 import time
@@ -94,6 +95,8 @@ def read_record(folder: Path) -> RunRecord | None:
     try:
         record = _validator().validate_json(files.read_regular(folder / FILE_NAME))
     except (OSError, ValueError):
+        return None
+    if timestamps.parse_or(record.started, math.inf) == math.inf:
         return None
     is_lost = record.state == RUNNING and not files.may_be_locked(folder / LOCK)
     return replace(record, state=CANCELLED) if is_lost else record

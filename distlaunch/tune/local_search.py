@@ -148,8 +148,6 @@ class LocalSearch:
         project = self._plan.project
         folder = files.make_folder(self._trial_folder(run), below=project)
         output, errors = folder / "output.log", folder / "errors.log"
-        for path in (output, errors):
-            files.refuse_symlinks(path, below=project)
         run.slot, run.started = self._free.pop(0), time.monotonic()
         run.before = run.trial.seconds or 0.0
         run.trial = replace(run.trial, state=ACTIVE, seconds=run.before)
@@ -157,8 +155,8 @@ class LocalSearch:
         argv = ["--quiet", "local", f"--job-dir={folder}", *self._plan.options]
         argv += ["--", *self._plan.words, *run.trial.options]
         with (
-            output.open("ab") as out,
-            errors.open("wb") as err,
+            files.open_output(output, "ab") as out,
+            files.open_output(errors, "wb") as err,
             on_stdin(argv) as stdin,
             _pinned(self._cores[run.slot]),
         ):
@@ -241,13 +239,14 @@ class LocalSearch:
 
     def _save(self, run: _Run) -> None:
         content = asdict(run.trial) | {"point": dict(run.point)}
-        files.atomic_write(self._trial_folder(run) / "trial.json", json.dumps(content, indent=2))
+        path = self._trial_folder(run) / "trial.json"
+        files.atomic_write(path, json.dumps(content, indent=2), is_private=True)
 
     def _open(self) -> None:
         """Read the trials of the folder if it is this search's, or start a new one."""
         identity, path = _identity(self._plan), self._folder / "search.json"
         if not path.exists():
-            files.atomic_write(path, json.dumps(identity, indent=2))
+            files.atomic_write(path, json.dumps(identity, indent=2), is_private=True)
         earlier = _read_json(path)
         different = sorted(key for key in identity if earlier.get(key) != identity[key])
         if different:
@@ -255,26 +254,28 @@ class LocalSearch:
                 f"{display_path(self._folder)} has a search with other {', '.join(different)}; "
                 "--new starts a new one and keeps the old folder"
             )
-        runs = [_read_run(path) for path in self._folder.glob("trial-*/trial.json")]
+        runs = [_read_run(path, self._tuning) for path in self._folder.glob("trial-*/trial.json")]
         for run in sorted(runs, key=lambda run: run.trial.id):
             if not run.trial.has_ended:
                 run.trial = replace(run.trial, state=STOPPED)
             self._runs[run.trial.id] = run
 
 
-def move_aside(folder: Path) -> Path | None:
-    """Rename the folder of a search and return its new path; None if there is none.
+def move_aside(project: Path, folder: Path) -> Path | None:
+    """Rename the folder of a project's search and return its new path; None if there is none.
 
-    DistlaunchError is raised if the search runs.
+    DistlaunchError is raised if the search runs, or its folder is behind a symlink.
     """
-    if not folder.exists():
-        return None
-    number = 1
-    while (path := folder.with_name(f"{folder.name}.{number}")).exists():
-        number += 1
-    with _writing(folder), _locked(folder):
-        folder.rename(path)
-    return path
+    with _writing(folder):
+        files.refuse_symlinks(folder, below=project)
+        if not folder.exists():
+            return None
+        number = 1
+        while (path := folder.with_name(f"{folder.name}.{number}")).exists():
+            number += 1
+        with _locked(folder):
+            folder.rename(path)
+        return path
 
 
 @contextmanager
@@ -320,19 +321,20 @@ def _no_result(tuning: Tuning, value: float | None, names: set[str]) -> str:
     return f"no metric {metric!r}: {reported}"
 
 
-def _read_run(path: Path) -> _Run:
-    """Return the run of a ``trial.json``."""
+def _read_run(path: Path, tuning: Tuning) -> _Run:
+    """Return the run of a ``trial.json`` of a search."""
     content = _read_json(path)
     try:
         point = content.pop("point")
         trial = Trial(**content)
-    except (KeyError, TypeError):
+        is_of_search = dict(trial.parameters) == values_at(tuning, point)
+    except (ArithmeticError, LookupError, TypeError, ValueError):
         raise _not_of_a_search(path) from None
     is_valid = (
-        isinstance(trial.id, int)
+        is_of_search
+        and point.keys() == trial.parameters.keys()
+        and isinstance(trial.id, int)
         and f"trial-{trial.id}" == path.parent.name
-        and isinstance(point, dict)
-        and isinstance(trial.parameters, dict)
         and isinstance(trial.metric, (int, float, type(None)))
         and isinstance(trial.seconds, (int, float, type(None)))
         and isinstance(trial.state, str)

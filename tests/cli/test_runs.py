@@ -422,6 +422,37 @@ def test_nothing_is_fetched_through_a_symlink(run, project, train, tmp_path, lin
     assert outside.read_text() == "precious" if path.suffix else not list(outside.iterdir())
 
 
+def test_no_file_behind_a_symlink_is_copied_from_a_run(run, project, train, tmp_path):
+    name = train(0.5)
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private/key").write_text("precious")
+    model = project / ".distlaunch/local" / name / "model"
+    shutil.rmtree(model)
+    model.symlink_to(tmp_path / "private")
+    done = run("fetch", name, cwd=project)
+    assert done.code == 1
+    assert "model is a symlink" in done.err
+    (project / "fetched").rename(project / "before")
+    (project / "fetched").symlink_to(tmp_path / "private")
+    done = run("fetch", name, "--output", "fetched/x", cwd=project)
+    assert "fetched is a symlink; remove it, or pass another --output DIR" in done.err
+    assert [each.name for each in (tmp_path / "private").iterdir()] == ["key"]
+
+
+def test_what_lies_in_a_project_does_not_stop_a_run(project, train):
+    (project / "requirements-dev.txt").symlink_to("/dev/zero")
+    os.mkfifo(project / "requirements-test.txt")
+    name = train(0.5)
+    summary = project / ".distlaunch/local" / name / "summary.json"
+    summary.write_text('{"epochs": [], "x": ' + "[" * 500 + "]" * 500 + "}")
+    assert local_runs(project)[0].summary is None
+    record = summary.with_name("run.json")
+    content = json.loads(record.read_text())
+    for started in ("", "0", "1900-01-01"):
+        record.write_text(json.dumps(content | {"started": started}))
+        assert local_runs(project)[0].state == "UNKNOWN"
+
+
 def test_two_downloads_into_one_folder(run, project, train):
     name = train(0.5)
     (project / "copy").mkdir()

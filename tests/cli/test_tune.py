@@ -195,7 +195,15 @@ def test_a_damaged_trial_is_named_and_a_removed_one_is_run_again(tune, project):
     content = json.loads(path.read_text())
     changed = [
         json.dumps(content | change)
-        for change in ({"metric": "x"}, {"id": 3}, {"id": "2"}, {"parameters": 5}, {"state": []})
+        for change in (
+            {"point": {}},
+            {"point": {"rate": "x"}},
+            {"metric": "x"},
+            {"id": 3},
+            {"id": "2"},
+            {"parameters": 5},
+            {"state": []},
+        )
     ]
     changed.append("[" * 100_000)
     for text in ("{", "[]", "{}", '{"id": 1, "point": {}}', '{"id": "x"}', *changed):
@@ -210,6 +218,28 @@ def test_a_damaged_trial_is_named_and_a_removed_one_is_run_again(tune, project):
     before, again = started(project)[1], started(project)[3]
     assert len(started(project)) == 4
     assert (again["rate"], again["size"]) == (before["rate"], before["size"])
+
+
+def test_a_search_of_a_clone_is_not_touched_through_a_symlink(tune, project, tmp_path):
+    outside = tmp_path / "outside"
+    (outside / "digits").mkdir(parents=True)
+    (project / ".distlaunch").mkdir()
+    link = project / ".distlaunch/tune"
+    for path, target in ((link, outside), (link / "digits", outside / "digits")):
+        path.parent.mkdir(exist_ok=True)
+        path.symlink_to(target)
+        for words in ((), ("--new",)):
+            done = tune("--local", *words, *PROGRAM)
+            assert done.code == 1
+            assert f"{path} is a symlink" in done.err
+        assert [each.name for each in outside.rglob("*")] == ["digits"]
+        path.unlink()
+    trial = link / "digits/trial-1"
+    trial.mkdir(parents=True)
+    os.mkfifo(trial / "output.log")
+    done = tune("--local", *PROGRAM)
+    assert (done.code, done.err.count("output.log: ")) == (1, 1)
+    assert tune("--local", "--new", "x" * 300, *PROGRAM).code == 2
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core")

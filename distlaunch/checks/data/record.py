@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.files import atomic_write, make_folder, read_object
+from distlaunch.files import atomic_write, make_folder, read_object, read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +76,7 @@ def hash_source(source: Path) -> str | None:
     digest = hashlib.sha256()
     for path in sorted(source.parent.glob("*.py")):
         if path.name not in _OTHER_MODULES:
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+            digest.update(path.name.encode() + b"\0" + read_regular(path))
     return digest.hexdigest()
 
 
