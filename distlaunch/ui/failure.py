@@ -6,13 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from distlaunch.failure_reasons import find_remedy
+from distlaunch.failure_reasons import LOGIN, find_remedy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 KEPT_LINES = 10  # of the task that failed first
 _MAX_LINE = 400  # characters of a line that are quoted
+_CORRECT_ARGS = "correct args in distlaunch.yaml or after '--'; 'distlaunch check' verifies them"
 _FOOTER = "To find out more about why your job exited"  # Vertex AI's link to the log
 
 
@@ -92,6 +93,13 @@ _CAUSES = (
         "the image cannot be pulled: it does not exist, or the service agent may not read it",
         "run 'distlaunch check': it verifies the image and who may pull it",
     ),
+    # Docker, the shells
+    _Known(
+        r"exec: \"(?P<name>[^\"]+)\": (executable file not found|stat \S+ no such file)"
+        r"|: (?P<other>[\w./+-]+): command not found$|\w: \d+: (?P<last>[\w./+-]+): not found$",
+        "the image has no such command{name}",
+        "correct the command, or add its package to requirements.txt or to your Dockerfile",
+    ),
     # containerd, with Vertex AI's termination reason
     _Known(
         r"termination reason: starterror|failed to create containerd task",
@@ -147,7 +155,8 @@ _CAUSES = (
         "add its package to requirements.txt, or its file to the module's package",
     ),
     _Known(
-        r"(?P<name>numpy\.dtype size changed|multiarray failed to import|against a[bp]i version)"
+        r"(?P<name>numpy\.dtype size changed|multiarray failed to import|against a[bp]i version"
+        r"|a module that was compiled using numpy [\d.]*\w)"
         r"|importerror: (?P<other>cannot import name \S+ from [\w.']+"
         r"( \((\S*-packages\S*|unknown location)\))?\s*$)",
         "the versions of two packages do not fit{name}",
@@ -180,19 +189,26 @@ _CAUSES = (
         r"|the following arguments are required: .*)|(?P<other>unknown command line flag '\w+'"
         r"|flags? parsing error: .+|no such option: \S+|could not consume arg: \S+)",
         "the program does not take its arguments{name}",
-        "correct args in distlaunch.yaml or after '--'; 'distlaunch check' verifies them",
+        _CORRECT_ARGS,
     ),
     # Google's APIs and client libraries
     _Known(
+        r"exceptions\.(defaultcredentials|refresh)error: (?P<name>.*?)\.?( to set up|$)",
+        "the program has no valid credentials for Google Cloud{name}",
+        "use service_account in distlaunch.yaml, and no GOOGLE_APPLICATION_CREDENTIALS under env; "
+        f"for runs on this machine run '{LOGIN}'",
+    ),
+    _Known(
         r"^.*permission '?(?P<name>[a-z]+\.[a-z]+\.[a-z]+)'? denied"
-        r"|^.*?(?P<other>\S+ does not have [a-z]+\.[a-z]+\.[a-z]+) (access|permission)"
+        r"|^.*?(?P<other>[^\s\"']+ does not have [a-z]+\.[a-z]+\.[a-z]+) (access|permission)"
         r"|permission_?denied|exceptions\.forbidden: 403|http response code 403",
         "a permission is missing{name}",
         "grant a role with it to the job's service account ('distlaunch check' names the account)",
     ),
     _Known(
-        r"(?P<name>the specified bucket does not exist|gs://\S+ (was not found|does not exist)"
-        r"|no such object: \S+|not found: (table|dataset) \S+|http response code 404)",
+        r"http response code 404(.*(?P<name>gs://\S*\w|the specified bucket does not exist))?"
+        r"|(?P<other>the specified bucket does not exist|gs://\S+ (was not found|does not exist)"
+        r"|no such object: \S+|not found: (table|dataset) \S+)",
         "a bucket, file or table does not exist{name}",
         "correct its name, or create it before the job",
     ),
@@ -249,9 +265,8 @@ _CAUSES = (
     # Vertex AI: scheduling.timeout
     _Known(r"scheduling\.timeout|ran longer than its|exceeded .{0,30}timeout", *TIMED_OUT),
 )
-_PATTERNS = tuple(
-    (re.compile(pattern, re.IGNORECASE), reason, remedy) for pattern, reason, remedy in _CAUSES
-)
+# TensorFlow's errors of Cloud Storage, with a body of several lines before the file.
+_HTTP_ERROR = re.compile(r"(?s)HTTP response code \d+ with body .{0,4000}?\swhen [a-z ]+ gs://\S+")
 # What a task prints that ends because another one did: never the first failure.
 VICTIM = re.compile(
     r"lost its peers|unavailableerror|connection reset by peer|socket closed|"
@@ -263,28 +278,23 @@ VICTIM = re.compile(
 def _known_cause(line: str) -> Cause | None:
     if remedy := find_remedy(line, in_job=True):
         return Cause(line.strip()[:_MAX_LINE], remedy.text)
-    for pattern, reason, next_step in _PATTERNS:
-        if match := pattern.search(line):
-            groups = match.groupdict()
-            name = next((groups[key] for key in ("name", "other") if groups.get(key)), "")
+    for pattern, reason, next_step in _CAUSES:
+        if match := re.search(pattern, line, re.IGNORECASE):
+            name = next(filter(None, match.groupdict().values()), "")
             return Cause(reason.replace("{name}", f": {name.strip()}" if name else ""), next_step)
     return None
 
 
 def explain(text: str, *, exit_code: int | None = None) -> Cause | None:
-    """Return the cause of a failure from a text: an error, or a task's last lines.
+    """Return the cause of a failure from an error or a task's last lines, None if it is not known.
 
     Parameters
     ----------
     exit_code
         As a shell gives it, where it is known: it decides if the text has no known cause.
-
-    Returns
-    -------
-        None if the cause is not known.
     """
-    lines = text.partition(_FOOTER)[0].splitlines()
-    for line in reversed(lines):
+    text = _HTTP_ERROR.sub(lambda error: " ".join(error[0].split()), text.partition(_FOOTER)[0])
+    for line in reversed(text.splitlines()):
         if cause := _known_cause(line):
             return cause
     if exit_code == 139:
@@ -294,9 +304,4 @@ def explain(text: str, *, exit_code: int | None = None) -> Cause | None:
             "it was killed (SIGKILL), by the system if the memory was full",
             "use a smaller --batch-size, no --cache memory, or more memory",
         )
-    if exit_code == 2:
-        return Cause(
-            "the program was called wrongly",
-            "correct args in distlaunch.yaml or after '--'; 'distlaunch check' verifies them",
-        )
-    return None
+    return Cause("the program was called wrongly", _CORRECT_ARGS) if exit_code == 2 else None

@@ -48,8 +48,13 @@ TEXTS = {
     "a bucket, file or table does not exist: The specified bucket does not exist": "google.api_core"
     ".exceptions.NotFound: 404 GET https://storage.googleapis.com/storage/v1/b/x: The specified "
     "bucket does not exist.",
-    "a bucket, file or table does not exist: HTTP response code 404": "tensorflow.python.framework."
-    "errors_impl.NotFoundError: Error executing an HTTP request: HTTP response code 404 with body",
+    "a bucket, file or table does not exist: gs://no-such-bucket/data": "tensorflow.python."
+    "framework.errors_impl.NotFoundError: Error executing an HTTP request: HTTP response code 404 "
+    "with body "
+    '\'{\n "message": "The specified bucket does not exist."\n}\'\n'
+    "\t when reading gs://no-such-bucket/data",
+    "a bucket, file or table does not exist: The specified bucket": "NotFoundError: Error executing"
+    ' an HTTP request: HTTP response code 404 with body "The specified bucket does not exist."',
     "a bucket, file or table does not exist: Not found: Table p:d.t": "google.api_core.exceptions."
     "NotFound: 404 Not found: Table p:d.t was not found in location US",
     "google.api_core.exceptions.PermissionDenied: 403 Request had insufficient": "google.api_core."
@@ -100,6 +105,19 @@ TEXTS = {
     "the image has no such command": "The replica workerpool0-0 exited with a non-zero status of "
     "128. Termination reason: StartError. Termination log message: failed to create containerd "
     "task: failed to create shim",
+    "the image has no such command: train": "docker: Error response from daemon: failed to create "
+    'task for container: exec: "train": executable file not found in $PATH: unknown.',
+    "the image has no such command: /app/train": "OCI runtime create failed: failed to create shim "
+    'task: exec: "/app/train": stat /app/train: no such file or directory: unknown',
+    "the image has no such command: python": "/bin/sh: 1: python: not found",
+    "the image has no such command: accelerate": "run.sh: line 3: accelerate: command not found",
+    "the versions of two packages do not fit: A module that was compiled using NumPy 1.x": "A "
+    "module that was compiled using NumPy 1.x cannot be run in\nNumPy 2.1.0 as it may crash.",
+    "the program has no valid credentials for Google Cloud: Your default credentials were not found"
+    "": "google.auth.exceptions.DefaultCredentialsError: Your default credentials were not found. "
+    "To set up Application Default Credentials, see https://cloud.google.com/docs/authentication",
+    "the program has no valid credentials for Google Cloud: File /key.json was not found": "google."
+    "auth.exceptions.DefaultCredentialsError: File /key.json was not found.",
     "the cluster did not form": "trainer: error: worker:1 (10.0.0.3:2222) did not come within 60 s",
     "a step did not end": "trainer: error: chief: no step has ended for 1800 s: this task is in "
     "trainer/data.py, line 3",
@@ -141,6 +159,11 @@ def test_each_known_text_has_its_reason_and_a_remedy(reason):
     assert cause.remedy
 
 
+def test_a_404_without_a_name_has_none():
+    text = "NotFoundError: Error executing an HTTP request: HTTP response code 404"
+    assert explain(text).reason == "a bucket, file or table does not exist"
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -157,6 +180,7 @@ def test_each_known_text_has_its_reason_and_a_remedy(reason):
         "W0000 dso_loader.cc:64] Could not load dynamic library 'libnvinfer.so.7'; dlerror: "
         "libnvinfer.so.7: cannot open shared object file: No such file or directory",
         "I0000 coordination_service.cc:630] preemption sync protocol is ready",
+        "KeyError: user 17: profile: not found",
         "PIL.UnidentifiedImageError: the image of label cat was not found in the index",
     ],
 )
