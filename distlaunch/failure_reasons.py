@@ -32,12 +32,12 @@ class Remedy(NamedTuple):
 
 
 class _Reason(NamedTuple):
-    """Google's names of a reason and its texts, and the template of the remedy."""
+    """The texts of a reason, the template of its remedy, and Google's names of the reason."""
 
-    codes: str
     pattern: str
     remedy: str
     remedy_in_job: str = ""  # for a job's program, where it differs
+    codes: str = ""
 
 
 def grant(command: str, member: str, role: str) -> str:
@@ -47,82 +47,105 @@ def grant(command: str, member: str, role: str) -> str:
 
 def more_quota(project: str) -> str:
     """Return the remedy for a quota that is exceeded."""
-    page = f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
-    return f"request more at {page}"
+    return f"request more at https://console.cloud.google.com/iam-admin/quotas?project={project}"
+
+
+def more_calls(project: str) -> str:
+    """Return the remedy for too many calls in a short time."""
+    return f"try again in a minute, or {more_quota(project)}"
 
 
 _BIND_PROJECT = "projects add-iam-policy-binding {project}"
 _BIND_ACCOUNT = "iam service-accounts add-iam-policy-binding {account}"
+_BIND_KEY = (
+    "kms keys add-iam-policy-binding {key} --keyring={ring} --location={location} --project={owner}"
+)
 _BIND_REPOSITORY = (
     "artifacts repositories add-iam-policy-binding {repository} --project={owner} "
     "--location={location}"
 )
 _REASONS = (
     _Reason(
-        f"{DISABLED} accessNotConfigured",
         r"not been used in project (?P<project>[\w:.-]*\w)(.*?/apis/api/(?P<service>[\w.]+))?",
         "run 'gcloud services enable {service} --project={project}' and wait a minute",
+        codes=f"{DISABLED} accessNotConfigured",
     ),
     _Reason(
-        "BILLING_DISABLED accountDisabled UserProjectAccountProblem",
         r"billing account .{0,60}\b(disabled|closed|absent)|requires billing to be enabled"
         r"|billing (has not been|is not|must be) enabled|billing (is|to be) disabled",
         "run 'gcloud billing projects link {project} --billing-account=ACCOUNT'",
+        codes="BILLING_DISABLED accountDisabled UserProjectAccountProblem",
     ),
     _Reason(
-        "USER_PROJECT_DENIED USER_PROJECT_ACCESS_DENIED",
         r"required permission to use project (?P<project>[\w:.-]*\w)|serviceusage\.services\.use\b",
         "run 'gcloud auth application-default set-quota-project PROJECT' with one of yours, or "
         + grant(_BIND_PROJECT, "{member}", "roles/serviceusage.serviceUsageConsumer"),
+        codes="USER_PROJECT_DENIED USER_PROJECT_ACCESS_DENIED",
     ),
     _Reason(
-        f"{NO_PROJECT} RESOURCE_PROJECT_INVALID",
         r"(?!)",
         "set the id of a project that these credentials can use (see 'gcloud projects list')",
+        codes=f"{NO_PROJECT} RESOURCE_PROJECT_INVALID",
     ),
     _Reason(
-        "CONSUMER_SUSPENDED GCP_SUSPENDED",
         r"(consumer|project)\b.{0,80} has been suspended",
         "an owner of the suspended project can appeal, see "
         "https://cloud.google.com/resource-manager/docs/project-suspension-guidelines",
+        codes="CONSUMER_SUSPENDED GCP_SUSPENDED",
     ),
     _Reason(
-        "SECURITY_POLICY_VIOLATED vpcServiceControls",
         r"vpcServiceControlsUniqueIdentifier|prohibited by (the )?organi[sz]ation's policy",
         "send the identifier to the administrators of the organisation's VPC Service Controls "
         "perimeter, who can allow the call: no role does",
+        codes="SECURITY_POLICY_VIOLATED vpcServiceControls",
     ),
     _Reason(
-        "LOCATION_POLICY_VIOLATED",
         r"denied on '?locations/[\w-]+",
         "choose another location: this one does not exist or the project may not use it, and no "
         "role changes that",
+        codes="LOCATION_POLICY_VIOLATED",
     ),
     _Reason(
-        "RESOURCE_USAGE_RESTRICTION_VIOLATED LOCATION_ORG_POLICY_VIOLATED TLS_ORG_POLICY_VIOLATED",
         r"(?<![\w/.])(custom)?constraints/(?P<constraint>[a-z]+\.\w+)|violates organization policy",
         "have an administrator of the organisation's policies allow it: no role does (see 'gcloud "
         "org-policies describe {constraint} --project={project} --effective')",
+        codes="RESOURCE_USAGE_RESTRICTION_VIOLATED LOCATION_ORG_POLICY_VIOLATED "
+        "TLS_ORG_POLICY_VIOLATED",
     ),
     _Reason(
-        "ACCESS_TOKEN_SCOPE_INSUFFICIENT",
         r"insufficient authentication scopes|scope\(s\) are not authorized",
         "run 'gcloud compute instances set-service-account VM --scopes=cloud-platform' for this VM "
         f"while it is stopped, or elsewhere '{LOGIN}': no role helps",
         "set service_account in distlaunch.yaml: Google's default account has no scope for it",
+        codes="ACCESS_TOKEN_SCOPE_INSUFFICIENT",
     ),
     _Reason(  # of IAM Service Account Credentials
-        "",
         r"iam\.serviceAccounts\.get(AccessToken|OpenIdToken)",
         grant(_BIND_ACCOUNT, "{member}", "roles/iam.serviceAccountTokenCreator"),
     ),
     _Reason(  # of Vertex AI, with status 400
-        "",
         r"permission to act as service.account:? (?P<account>[^\s@]+@[\w.-]*\w)",
         grant(_BIND_ACCOUNT, "{member}", "roles/iam.serviceAccountUser"),
     ),
+    _Reason(  # of all services, with status 400 or 403
+        r"((?P<agent>service-\d+@[\w.-]*\w).*?)?cloudkms\.\w+\.useTo\w+(.*?projects/(?P<owner>\S+?)/"
+        r"locations/(?P<location>[\w-]+)/keyRings/(?P<ring>[\w-]+)/cryptoKeys/(?P<key>[\w-]+))?",
+        grant(_BIND_KEY, "serviceAccount:{agent}", "roles/cloudkms.cryptoKeyEncrypterDecrypter"),
+    ),
+    _Reason(  # of token servers, for a key
+        r"service account( (?P<account>\S+@[\w.-]*\w))? (is|has been) disabled|account_disabled",
+        "run 'gcloud iam service-accounts enable {account}', or use another account",
+    ),
+    _Reason(  # of token servers, and of IAM Service Account Credentials
+        r"invalid grant: account not found|gaia id not found( for email (?P<account>\S*\w))?",
+        "use another account, or restore {account} if it was deleted less than 30 days ago (see "
+        "'gcloud iam service-accounts undelete --help')",
+    ),
+    _Reason(  # of token servers, by Google Workspace
+        r"admin_policy_enforced",
+        "have an administrator of the organisation's Google Workspace allow access to Google Cloud",
+    ),
     _Reason(  # of Vertex AI, with status 400
-        "",
         r"service agent '?(?P<agent>service-\d+@gcp-sa-aiplatform[\w.-]*\w)'? (does not have "
         r"permission|should be granted)(.*?projects/(?P<owner>[^\s/]+)/locations/(?P<location>"
         r"[\w-]+)/repositories/(?P<repository>[\w-]+))?",
@@ -130,14 +153,12 @@ _REASONS = (
         + grant(_BIND_REPOSITORY, "serviceAccount:{agent}", "roles/artifactregistry.reader"),
     ),
     _Reason(  # of Artifact Registry, at gcr.io
-        "",
         r"createOnPush",
         "run 'gcloud artifacts repositories create {host} --repository-format=docker "
         "--location={location} --project={project}', or "
         + grant(_BIND_PROJECT, "{member}", "roles/artifactregistry.createOnPushWriter"),
     ),
     _Reason(
-        "",
         r"container registry (is deprecated|is shut|has ended)",
         "move its images with 'gcloud artifacts docker upgrade migrate --projects={project}', or "
         "use one in Artifact Registry: REGION-docker.pkg.dev/{project}/REPOSITORY/IMAGE",

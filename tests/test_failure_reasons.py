@@ -34,6 +34,21 @@ def test_the_account_of_a_job_is_granted_what_its_program_needs():
     assert "--member=serviceAccount:ACCOUNT_OF_THE_JOB" in find_remedy(text, in_job=True).text
 
 
+def test_a_key_of_cloud_kms_is_granted_to_the_service_agent_that_uses_it():
+    agent = "service-123@gcp-sa-aiplatform.iam.gserviceaccount.com"
+    key = "projects/q/locations/europe-west4/keyRings/ring/cryptoKeys/disk-key"
+    permission = "cloudkms.cryptoKeyVersions.useToEncrypt"
+    text = f"Service account {agent} does not have {permission} permission on {key}."
+    command = (
+        "have an administrator run 'gcloud kms keys add-iam-policy-binding disk-key "
+        "--keyring=ring --location=europe-west4 --project=q --member=serviceAccount:{} "
+        "--role=roles/cloudkms.cryptoKeyEncrypterDecrypter'"
+    )
+    assert find_remedy(text).text == command.format(agent)
+    denied = f"Permission '{permission}' denied on resource '{key}' (or it may not exist)."
+    assert find_remedy(denied).text == command.format("AGENT")
+
+
 @pytest.mark.parametrize(
     ("text", "permission"),
     [

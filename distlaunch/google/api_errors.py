@@ -6,6 +6,7 @@ google/rpc/error_details.proto their `details`.
 
 from __future__ import annotations
 
+import http.client
 import json
 import math
 import re
@@ -19,6 +20,7 @@ from distlaunch.failure_reasons import (
     CURRENT_ACCOUNT,
     find_remedy,
     grant,
+    more_calls,
     more_quota,
     permission_in,
 )
@@ -27,13 +29,19 @@ from distlaunch.google.auth import login_remedy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from requests import Response
+
 RATE, QUOTA = "RATE_LIMIT_EXCEEDED", "RESOURCE_EXHAUSTED"
 
 _RETRYABLE = {408, 500, 502, 503, 504}
+# Also in a message of Docker. Google's own pages have <title>Error 404 (Not Found)!!1</title>.
+_PROXY_PAGE = re.compile(
+    rb"(?is)(\s*|error parsing HTTP \d+ .*)<(!doctype html|html|head|body)\b(?!.*!!1</title>)"
+)
 _CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
 _MAX_QUOTED = 600  # characters of Google's own message
 _RATE_MESSAGE = re.compile(
-    r"per (second|minute|hour|day)|rate limit|resource has been exhausted", re.IGNORECASE
+    r"(?i)per (second|minute|hour|day)|rate limit|resource has been exhausted"
 )
 # A role that holds a permission or, where none is named, the usual ones of a service, by the
 # prefix; the first match applies.
@@ -79,9 +87,20 @@ def connection_error(host: str, error: Exception, *, is_local: bool) -> GoogleEr
     )
 
 
-def unreadable_response(host: str, problem: str) -> RetryableError:
+def unreadable_response(host: str, problem: str, body: bytes = b"") -> RetryableError:
     """Return the error for a response that is not the API's, such as a proxy's page."""
-    return RetryableError(f"{host}: invalid response: {problem}", status=200)
+    text = proxy_error(f"{host} answers 200", body) or f"{host}: invalid response: {problem}"
+    return RetryableError(text, status=200)
+
+
+def proxy_error(response: str, body: bytes) -> str:
+    """Return the text for a body that is a proxy's page, empty for any other."""
+    if not _PROXY_PAGE.match(body):
+        return ""
+    return (
+        f"{response} with a page that is not Google's ({_plain_text(body)}): a proxy or firewall "
+        "is in between; contact your network's administrators, or set HTTPS_PROXY and NO_PROXY"
+    )
 
 
 def root_cause(error: BaseException) -> str:
@@ -117,16 +136,9 @@ class ErrorResponse:
     """
 
     def __init__(
-        self,
-        status: int,
-        headers: Mapping[str, str],
-        body: bytes,
-        *,
-        service: str,
-        url: str,
-        project: str | None,
-        member: str | None,
+        self, response: Response, service: str, project: str | None, member: str | None
     ) -> None:
+        status, body = response.status_code, response.content
         error = error_object(body)
         self._status = status
         self._service = service
@@ -140,15 +152,20 @@ class ErrorResponse:
         if consumer := self._facts.get("consumer"):
             self._facts["project"] = consumer.removeprefix("projects/")
         self._project = project or self._facts.get("project", "PROJECT")
-        self._message = self._full_message(error) or _plain_text(status, body)
-        self._bucket = match[1] if (match := _BUCKET.search(url)) else "BUCKET"
-        self._reason = _one_line(error.get("status")) or _status_phrase(status)
+        self._message = self._full_message(error) or _plain_text(body) or f"HTTP status {status}"
+        self._bucket = match[1] if (match := _BUCKET.search(response.url)) else "BUCKET"
+        phrase = http.client.responses.get(status, str(status))
+        self._reason = _one_line(error.get("status")) or phrase.upper().replace(" ", "_")
         legacy = next((item.get("reason") for item in _objects(error.get("errors"))), "")
         self._code = _one_line(info.get("reason")) or _one_line(legacy)
         self._refusal = f"Google refuses ({self._reason}): {self._message}"
-        self._status_line = f"{host_of(url)} answers {status} ({self._message})"
+        answer = f"{host_of(response.url)} answers {status}"
+        self._proxy_error = proxy_error(answer, body)
+        is_rate = self._is_google and status == HTTPStatus.TOO_MANY_REQUESTS
+        remedy = f"; {more_calls(self._project)}" if is_rate else ""
+        self._status_line = f"{answer} ({self._message}){remedy}"
         delay = str(self._detail("RetryInfo").get("retryDelay", "")).removesuffix("s")
-        self._wait = _seconds(headers.get("Retry-After")) or _seconds(delay)
+        self._wait = _seconds(response.headers.get("Retry-After")) or _seconds(delay)
 
     def error(self) -> GoogleError:
         """Return the error for the user and for retries."""
@@ -164,6 +181,8 @@ class ErrorResponse:
                 wait=self._wait,
                 may_have_been_processed=not is_busy,
             )
+        if self._proxy_error:
+            return GoogleError(self._proxy_error)
         # A bucket's project is not known, and may be another than that of the call.
         project = "" if self._service == "storage" else self._project
         values = {"service": f"{self._service}.googleapis.com", "project": project}
@@ -203,9 +222,8 @@ class ErrorResponse:
             ": ".join(filter(None, map(_one_line, (part.get("field"), part.get("description")))))
             for part in _objects(self._detail("BadRequest").get("fieldViolations"))
         )
-        if violations:
-            return f"Google refuses the request: {_one_line(violations)}"
-        return self._refusal
+        text = f"Google refuses the request: {_one_line(violations)}"
+        return text if violations else self._refusal
 
     def _quota_text(self) -> str:
         violations = _objects(self._detail("QuotaFailure").get("violations"))
@@ -256,17 +274,10 @@ def error_object(body: bytes) -> dict[str, Any]:
     return error if isinstance(error, dict) else {}
 
 
-def _plain_text(status: int, body: bytes) -> str:
+def _plain_text(body: bytes) -> str:
     """Return the text of a response that is not Google's, such as a proxy's page."""
-    text = _one_line(re.sub(r"<[^>]*>", " ", body[:4096].decode("utf-8", "replace")))
-    return text[:200] or f"HTTP status {status}"
-
-
-def _status_phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase.upper().replace(" ", "_")
-    except ValueError:
-        return str(status)
+    markup = r"(?is)<!--.*?-->|<(style|script)\b.*?</\1\s*>|<[^>]*>"
+    return _one_line(re.sub(markup, " ", body[:16384].decode("utf-8", "replace")))[:200]
 
 
 def _one_line(text: object) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from distlaunch import __version__
-from distlaunch.errors import SILENT, RetryableError, UsageError
+from distlaunch.errors import SILENT, GoogleError, RetryableError, UsageError
 from distlaunch.google import api_errors, auth
 from distlaunch.retry import RETRY_DEADLINE, Backoff
 
@@ -124,18 +124,15 @@ class Session:
         is_refused = error.reason == "UNREACHABLE" and not error.may_have_been_processed
         return is_refused and is_loopback(self.endpoint)
 
+    def refusal(self, response: Response, service: str) -> GoogleError:
+        """Return the error for a response of a service that is not successful."""
+        member = auth.iam_member(self.credentials)
+        return api_errors.ErrorResponse(response, service, self.project, member).error()
+
     def _attempt(self, send: Callable[[], Response], service: str, host: str) -> dict[str, Any]:
         response = self._send(send, host)
         if not 200 <= response.status_code < 300:
-            raise api_errors.ErrorResponse(
-                response.status_code,
-                response.headers,
-                response.content,
-                service=service,
-                url=response.url,
-                project=self.project,
-                member=auth.iam_member(self.credentials),
-            ).error()
+            raise self.refusal(response, service)
         try:
             content = json.loads(response.content or b"{}")
         except (ValueError, RecursionError):
@@ -143,7 +140,7 @@ class Session:
         if not isinstance(content, dict):
             quoted = response.content[:_QUOTED].decode("utf-8", "replace")
             problem = f"expected a JSON object, got {quoted!r}"
-            raise api_errors.unreadable_response(host, problem)
+            raise api_errors.unreadable_response(host, problem, response.content)
         return content
 
     def _send(self, send: Callable[[], Response], host: str) -> Response:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.errors import GoogleError, RetryableError
 from distlaunch.files import open_output
 from distlaunch.google import auth
-from distlaunch.google.api_errors import ErrorResponse, root_cause
+from distlaunch.google.api_errors import root_cause
 from distlaunch.retry import CALL_TIMEOUT
 
 if TYPE_CHECKING:
@@ -148,15 +148,7 @@ def _errors_of(session: Session, uri: str) -> Iterator[None]:
     try:
         yield
     except GoogleAPICallError as error:
-        raise ErrorResponse(
-            int(error.code or 0),
-            error.response.headers,
-            error.response.content,
-            service="storage",
-            url=error.response.url,
-            project=session.project,
-            member=auth.iam_member(session.credentials),
-        ).error() from error
+        raise session.refusal(error.response, "storage") from error
     except GoogleAuthError as error:
         raise token_error(error, session.credentials) from error
     except (RetryError, RequestException) as error:

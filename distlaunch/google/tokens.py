@@ -9,7 +9,7 @@ from google.auth.transport.requests import Request
 
 from distlaunch.errors import SILENT, GoogleError, RetryableError, causes_of
 from distlaunch.failure_reasons import find_remedy
-from distlaunch.google.api_errors import error_object, root_cause
+from distlaunch.google.api_errors import error_object, proxy_error, root_cause
 from distlaunch.google.auth import federated_member, login_remedy
 
 if TYPE_CHECKING:
@@ -50,17 +50,18 @@ def token_error(error: Exception, credentials: Credentials) -> GoogleError:
             "network, its proxy and its firewall"
         )
         return RetryableError(text, reason=SILENT, may_have_been_processed=False)
+    body = str(error.args[-1] if error.args else "").encode()
+    page = proxy_error("the server of Google's tokens answers", body)
     if isinstance(error, TransportError) or getattr(error, "retryable", False):
-        text = f"cannot get a token ({root_cause(error)})"
+        text = page or f"cannot get a token ({root_cause(error)})"
         return RetryableError(text, reason="UNREACHABLE", may_have_been_processed=False)
     # The API that impersonates accounts responds as all of Google's, token servers by OAuth.
-    body = str(error.args[1] if len(error.args) > 1 else "").encode()
     message = str(error_object(body).get("message") or root_cause(error))
-    reason = " ".join(message.split()).rstrip(".")
+    reason = " ".join(message.split()).rstrip(".").removesuffix(": None")
     account = getattr(credentials, "service_account_email", None)
     values = {"service": "iamcredentials.googleapis.com", "account": account or ""}
     known = find_remedy(reason, values=values | {"member": federated_member() or ""})
     clock = "set this machine's clock, such as by 'sudo timedatectl set-ntp true'"
     remedy = known.text if known else clock if _CLOCK.search(reason) else login_remedy()
-    text = f"Google does not accept the credentials ({reason}); {remedy}"
+    text = page or f"Google does not accept the credentials ({reason}); {remedy}"
     return GoogleError(text, status=401, reason="UNAUTHENTICATED")

@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from requests import Response
 
 from distlaunch.errors import GoogleError, RetryableError
 from distlaunch.google.api_errors import ErrorResponse
@@ -38,9 +39,11 @@ def error_of(
     service: str = "aiplatform",
     member: str | None = None,
 ) -> GoogleError:
-    url = f"https://{service}.googleapis.com/storage/v1/b/data/o"
-    call = {"service": service, "url": url, "project": "p", "member": member}
-    return ErrorResponse(status, headers or {}, content, **call).error()
+    response = Response()
+    response.status_code, response._content = status, content
+    response.headers.update(headers or {})
+    response.url = f"https://{service}.googleapis.com/storage/v1/b/data/o"
+    return ErrorResponse(response, service, "p", member).error()
 
 
 MEMBER = "--member=user:$(gcloud config get account)"
@@ -169,7 +172,7 @@ LOGIN = "run 'gcloud auth application-default login'"
         (401, body(401, "", "Old."), f"Google does not accept the credentials (Old); {LOGIN}"),
         (404, body(404, "NOT_FOUND", "No such job."), "not found: No such job"),
         (409, b"[]", "Google refuses (CONFLICT): []"),
-        (418, b"<html><b>A</b>\nproxy</html>", "Google refuses (I'M_A_TEAPOT): A proxy"),
+        (418, b"<p>Not a <b>page</b>\n</p>", "Google refuses (I'M_A_TEAPOT): Not a page"),
         (302, b"", "Google refuses (FOUND): HTTP status 302"),
         (499, b'[{"error": {"message": "wrapped"}}]', "Google refuses (499): wrapped"),
     ],
@@ -201,13 +204,32 @@ def test_a_rate_limit_is_no_quota_of_machines(content, is_quota):
     assert isinstance(error, RetryableError)
     assert error.reason == ("RESOURCE_EXHAUSTED" if is_quota else "RATE_LIMIT_EXCEEDED")
     assert not error.may_have_been_processed
+    more = "request more at https://console.cloud.google.com/iam-admin/quotas?project=p"
     if is_quota:
         assert str(error) == (
-            f"the quota is exceeded: {QUOTA}; choose another machine or region, or request "
-            "more at https://console.cloud.google.com/iam-admin/quotas?project=p"
+            f"the quota is exceeded: {QUOTA}; choose another machine or region, or {more}"
         )
     else:
         assert str(error).startswith("aiplatform.googleapis.com answers 429 (")
+        is_google = content != b"slow down"
+        assert str(error).endswith(f"); try again in a minute, or {more}") is is_google
+
+
+@pytest.mark.parametrize("status", [403, 404, 407, 302])
+def test_a_page_of_a_proxy_is_no_refusal_of_google(status):
+    page = b"<HTML><head><title>Squid</title></head><body>Access\ndenied</body></HTML>"
+    error = error_of(status, page, service="storage")
+    assert str(error) == (
+        f"storage.googleapis.com answers {status} with a page that is not Google's (Squid Access "
+        "denied): a proxy or firewall is in between; contact your network's administrators, or set "
+        "HTTPS_PROXY and NO_PROXY"
+    )
+    assert error.status == 0  # neither a missing role nor a missing resource
+
+
+def test_a_page_of_google_is_no_proxy_s():
+    page = b"<!DOCTYPE html>\n<html lang=en><title>Error 404 (Not Found)!!1</title><p>404."
+    assert str(error_of(404, page)) == "not found: Error 404 (Not Found)!!1 404"
 
 
 @pytest.mark.parametrize(

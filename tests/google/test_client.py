@@ -83,6 +83,12 @@ def test_retry_after_is_waited_for_unless_it_exceeds_the_deadline(call, clock):
     ("reply", "status", "problem"),
     [
         (refused(503, "UNAVAILABLE"), 503, " answers 503 (No)"),
+        (
+            Reply(body=b"<html>wifi</html>"),
+            200,
+            " answers 200 with a page that is not Google's (wifi): a proxy or firewall is in "
+            "between; contact your network's administrators, or set HTTPS_PROXY and NO_PROXY",
+        ),
         (Reply(body=[1]), 200, ": invalid response: expected a JSON object, got '[1]'"),
         (
             GZIP,
@@ -90,7 +96,7 @@ def test_retry_after_is_waited_for_unless_it_exceeds_the_deadline(call, clock):
             ": invalid response: Error -3 while decompressing data: incorrect header check",
         ),
     ],
-    ids=["503", "no object", "gzip"],
+    ids=["503", "page", "no object", "gzip"],
 )
 def test_retries_end_at_the_deadline(call, clock, reply, status, problem):
     with pytest.raises(RetryableError) as error:

@@ -15,6 +15,10 @@ POOL = "//iam.googleapis.com/projects/123/locations/global/workloadIdentityPools
 PERMISSION = "Permission 'iam.serviceAccounts.getAccessToken' denied on resource"
 GRANT = f"gcloud iam service-accounts add-iam-policy-binding {ACCOUNT} --member"
 CREATOR = "--role=roles/iam.serviceAccountTokenCreator'"
+PROXY_PAGE = (
+    "<!DOCTYPE html>\n<html><head><title>Web filter</title><style>\nh1 {color: red}</style></head>"
+    "<body><!-- rule 7 --><h1>Access denied</h1></body></html>"
+)
 IMPERSONATED = SimpleNamespace(service_account_email=ACCOUNT)
 
 
@@ -61,6 +65,50 @@ def test_a_rejected_workload_identity_names_its_provider(use):
     text = str(token_error(OAuthError(reason, '{"error": "unauthorized_client"}'), None))
     assert f"({reason}); check the provider {POOL}/providers/p, which {path} names" in text
     assert "application-default" not in text
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        (
+            "account_disabled: Service account is disabled",
+            f"run 'gcloud iam service-accounts enable {ACCOUNT}', or use another account",
+        ),
+        (
+            "invalid_grant: Invalid grant: account not found",
+            f"use another account, or restore {ACCOUNT} if it was deleted less than 30 days ago "
+            "(see 'gcloud iam service-accounts undelete --help')",
+        ),
+        (
+            "admin_policy_enforced: None",
+            "have an administrator of the organisation's Google Workspace allow access to Google "
+            "Cloud",
+        ),
+    ],
+)
+def test_a_key_is_not_replaced_where_that_does_not_help(use, reason, remedy):
+    use(type="service_account", client_email=ACCOUNT)
+    text = str(token_error(RefreshError(reason, {}), IMPERSONATED))
+    quoted = reason.removesuffix(": None")
+    assert text == f"Google does not accept the credentials ({quoted}); {remedy}"
+
+
+def test_an_impersonated_account_that_does_not_exist(no_credentials):
+    message = "Not found; Gaia id not found for email old@p.iam.gserviceaccount.com"
+    text = str(token_error(refused(message), IMPERSONATED))
+    assert "; use another account, or restore old@p.iam.gserviceaccount.com if it was" in text
+
+
+@pytest.mark.parametrize("arguments", [(PROXY_PAGE,), ("Unable to acquire …", PROXY_PAGE)])
+def test_a_page_of_a_proxy_is_no_answer_of_google(use, arguments):
+    use(type="service_account", client_email=ACCOUNT)
+    for is_retryable in (False, True):
+        error = token_error(RefreshError(*arguments, retryable=is_retryable), IMPERSONATED)
+        assert str(error) == (
+            "the server of Google's tokens answers with a page that is not Google's (Web filter "
+            "Access denied): a proxy or firewall is in between; contact your network's "
+            "administrators, or set HTTPS_PROXY and NO_PROXY"
+        )
 
 
 def test_another_file_of_the_environment_is_named(use):

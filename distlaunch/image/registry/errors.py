@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import ImageError
-from distlaunch.failure_reasons import CURRENT_ACCOUNT, find_remedy, grant, more_quota
+from distlaunch.failure_reasons import CURRENT_ACCOUNT, find_remedy, grant, more_calls
+from distlaunch.google.api_errors import proxy_error
 from distlaunch.google.auth import login_remedy
 from distlaunch.image.reference import is_google
 from distlaunch.image.registry import docker_config
@@ -66,7 +67,9 @@ def status_error(
     code, reason = registry_message(response)
     message = f" ({reason})" if reason else ""
     status, host = response.status_code, reference.host
-    if status == 412 and host in _LOCATIONS:
+    if is_google(host) and (page := proxy_error(f"{host} answers {status}", response.content)):
+        text = page
+    elif status == 412 and host in _LOCATIONS:
         text = denied(reference, credentials, "Container Registry has ended", pushing=pushing)
     elif status in (401, 403) or has_remedy(reference, reason):
         text = denied(reference, credentials, reason, pushing=pushing)
@@ -103,7 +106,8 @@ def denied(
     quoted = f" ({message})" if message else ""
     head = f"{'push' if pushing else 'pull'} of {reference.name} denied{quoted}"
     if is_google(reference.host):
-        return f"{head}; {_google_remedy(reference, credentials, message, pushing=pushing)}"
+        page = proxy_error(f"{reference.host} answers", message.encode())
+        return page or f"{head}; {_google_remedy(reference, credentials, message, pushing=pushing)}"
     if credentials is None:
         return f"{head}; {docker_config.login_remedy(reference.host)}"
     return (
@@ -137,7 +141,7 @@ def _google_remedy(
 
 def quota_exceeded(reference: Reference, message: str) -> str:
     """Return the text for too many requests to Google; `message` is the registry's, or empty."""
-    remedy = f"try again in a minute, or {more_quota(_project(reference))}"
+    remedy = more_calls(_project(reference))
     return f"the quota of requests to {reference.host} is exceeded{message}; {remedy}"
 
 

@@ -136,6 +136,18 @@ def test_container_registry_has_ended():
         )
 
 
+def test_a_page_of_a_proxy_is_no_refusal_of_google():
+    page = b"<html><head><title>Web filter</title></head><body>Blocked.</body></html>"
+    host = GOOGLE.partition("/")[0]
+    for status in (403, 407):
+        assert text_of(status, page, GOOGLE, USER) == (
+            f"{host} answers {status} with a page that is not Google's (Web filter Blocked): a "
+            "proxy or firewall is in between; contact your network's administrators, or set "
+            "HTTPS_PROXY and NO_PROXY"
+        )
+    assert "Blocked" not in text_of(403, page, "a.b/c")  # any page may be that registry's
+
+
 def text_of_connection(url, reference="a.b/c", **options):
     with pytest.raises(requests.RequestException) as caught:
         requests.get(url, timeout=5, **options)
