@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import docker
 from docker.context import ContextAPI
+from docker.context.config import get_current_context_name
 from docker.errors import APIError, DockerException, NotFound
+from docker.utils.config import find_config_file
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
@@ -87,13 +89,16 @@ def connect_docker(timeout: int = 30) -> docker.DockerClient:
 
 
 def _docker_address() -> str:
-    if os.environ.get("DOCKER_HOST"):
-        return os.environ["DOCKER_HOST"]
-    name = os.environ.get("DOCKER_CONTEXT")
-    if name and ContextAPI.get_context(name) is None:
-        raise NoDockerError(
-            f"DOCKER_CONTEXT: no Docker context named {name!r}; see 'docker context ls'"
-        )
+    if address := os.environ.get("DOCKER_HOST"):
+        if "://" not in address:  # the docker command refuses it, docker-py takes it as tcp
+            scheme = "unix" if address.startswith("/") else "tcp"
+            raise NoDockerError(f"DOCKER_HOST: no scheme in {address}; set {scheme}://{address}")
+        return address
+    variable = os.environ.get("DOCKER_CONTEXT")
+    name = variable or get_current_context_name()
+    if name and ContextAPI.get_context(name) is None:  # docker-py takes the default one
+        source = "DOCKER_CONTEXT" if variable else f"{find_config_file()!s}: currentContext"
+        raise NoDockerError(f"{source}: no Docker context named {name!r}; see 'docker context ls'")
     return str(ContextAPI.kwargs_from_context().get("base_url", _DEFAULT_ADDRESS))
 
 

@@ -120,6 +120,24 @@ def test_a_broken_context_and_a_missing_one_are_reported(monkeypatch, docker_con
         assert "cannot connect to Docker at the address in DOCKER_HOST or" in connection_error()
     monkeypatch.setenv("DOCKER_CONTEXT", "nowhere")
     assert connection_error().startswith("DOCKER_CONTEXT: no Docker context named 'nowhere'")
+    monkeypatch.delenv("DOCKER_CONTEXT")
+    config = docker_config / "config.json"
+    config.write_text('{"currentContext": "gone"}')
+    assert connection_error() == (
+        f"{config}: currentContext: no Docker context named 'gone'; see 'docker context ls'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("address", "remedy"),
+    [
+        ("127.0.0.1:2375", "tcp://127.0.0.1:2375"),
+        ("/run/user/1000/docker.sock", "unix:///run/user/1000/docker.sock"),
+    ],
+)
+def test_an_address_of_docker_has_a_scheme(monkeypatch, address, remedy):
+    monkeypatch.setenv("DOCKER_HOST", address)
+    assert connection_error() == f"DOCKER_HOST: no scheme in {address}; set {remedy}"
 
 
 # Pushes and pulls
@@ -157,6 +175,12 @@ def docker(tmp_path, monkeypatch):
         (GOOGLE, "name unknown: x", "run 'gcloud artifacts repositories create training --repo"),
         (GOOGLE, "denied: Quota exceeded for x", "com/iam-admin/quotas?project=p"),
         (GOOGLE, "toomanyrequests: Quota exceeded for x", "com/iam-admin/quotas?project=p"),
+        (
+            GOOGLE,
+            "error parsing HTTP 403 response body: invalid character '<' looking for beginning of "
+            'value: "<!DOCTYPE html>\\n<html><h1>Forbidden</h1></html>"',
+            "is in between; contact your network's administrators, or set HTTPS_PROXY",
+        ),
         (HUB, "write /x: no space left on device", "free space with 'docker system prune'"),
         (HUB, "http: server gave HTTP response to HTTPS client", "add docker.io to insecure-reg"),
         (HUB, "x509: unknown authority", "/etc/docker/certs.d/docker.io/ca.crt"),
