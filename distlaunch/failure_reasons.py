@@ -128,7 +128,7 @@ _REASONS = (
         grant(_BIND_ACCOUNT, "{member}", "roles/iam.serviceAccountUser"),
     ),
     _Reason(  # of all services, with status 400 or 403
-        r"((?P<agent>service-\d+@[\w.-]*\w).*?)?cloudkms\.\w+\.useTo\w+(.*?projects/(?P<owner>\S+?)/"
+        r"((?P<agent>service-\d+@[\w.-]*\w).{,60})?cloudkms\.\w+\.useTo\w+(.*?projects/(?P<owner>\S+?)/"
         r"locations/(?P<location>[\w-]+)/keyRings/(?P<ring>[\w-]+)/cryptoKeys/(?P<key>[\w-]+))?",
         grant(_BIND_KEY, "serviceAccount:{agent}", "roles/cloudkms.cryptoKeyEncrypterDecrypter"),
     ),

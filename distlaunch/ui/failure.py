@@ -200,7 +200,7 @@ _CAUSES = (
     ),
     _Known(
         r"^.*permission '?(?P<name>[a-z]+\.[a-z]+\.[a-z]+)'? denied"
-        r"|^.*?(?P<other>[^\s\"']+ does not have [a-z]+\.[a-z]+\.[a-z]+) (access|permission)"
+        r"|^.*?(?P<other>[^\s\"']{1,99} does not have [a-z]+\.[a-z]+\.[a-z]+) (access|permission)"
         r"|permission_?denied|exceptions\.forbidden: 403|http response code 403",
         "a permission is missing{name}",
         "grant a role with it to the job's service account ('distlaunch check' names the account)",
