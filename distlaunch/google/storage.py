@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import GoogleError, RetryableError
 from distlaunch.files import open_output
-from distlaunch.google import auth
 from distlaunch.google.api_errors import root_cause
 from distlaunch.retry import CALL_TIMEOUT
 
