@@ -190,7 +190,7 @@ def fetch(
         raise DistlaunchError(f"{view.id}: the job has no job folder")
     folder = view.job_dir.rstrip("/") + ("" if part == "all" else f"/{part}")
     target = output or _default_folder(view.id, part)
-    if target.parts[0] == "fetched":
+    if target.parts[:1] == ("fetched",):
         try:
             files.refuse_symlinks(target, below=Path())
         except OSError as error:

@@ -404,6 +404,7 @@ def test_a_local_run_is_copied(run, project, train):
     assert (project / "copy/model.keras").read_bytes() == b"model" * 1000
     assert done.out == "copy: 1 file, 5 kB new\n"
     assert run("fetch", name, "--output", "copy", cwd=project).out == "copy: 1 file, 0 B new\n"
+    assert run("fetch", name, "--output", ".", cwd=project).out == ".: 1 file, 5 kB new\n"
     (project / "copy/model.keras").write_bytes(b"other")
     assert "5 kB new" in run("fetch", name, "--output", "copy", cwd=project).out
 
