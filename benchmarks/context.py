@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from common import Limit, alternate, options, show, verdict
 
 from distlaunch.image.context import read_context
+from distlaunch.image.recipe import read_recipe
 from distlaunch.job.model import Cluster, Image, Job, Machine, Pool
-from distlaunch.render.templates import recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         project = Path(name, "project")
         write(project, chosen.files, int(chosen.megabytes * 1e6 / chosen.files))
-        ignore = recipe(job(), project).ignore
+        ignore = read_recipe(job(), project).ignore
 
         ways: dict[str, Callable[[], object]] = {
             "sha256sum": lambda: sha256sum(project),

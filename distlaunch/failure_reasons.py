@@ -1,203 +1,307 @@
-"""The remedies of Google's reasons for refusing a call, for all that make calls.
-
-The names are those of google/api/error_reason.proto and Cloud Storage's JSON API, the texts those
-of the services: of APIs, registries and token servers, and in the logs of jobs.
-"""
+"""Why a job failed, in plain words, from the lines of its tasks and the error of its platform."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from distlaunch.refusals import LOGIN, find_remedy
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
-LOGIN = "gcloud auth application-default login"
-CURRENT_ACCOUNT = "user:$(gcloud config get account)"
-"""The caller, as a shell expands it, where the credentials do not name one."""
-DISABLED, NO_PROJECT = "SERVICE_DISABLED", "CONSUMER_INVALID"
+KEPT_LINES = 10  # of the task that failed first
+_MAX_LINE = 400  # characters of a line that are quoted
+_CORRECT_ARGS = "correct args in distlaunch.yaml or after '--'; 'distlaunch check' verifies them"
+_FOOTER = "To find out more about why your job exited"  # Vertex AI's link to the log
 
-_NAME = r"[a-z]\w*\.[a-z]\w*\.[a-z]\w*\b(?![.@-]\w)"
-_PERMISSION = re.compile(
-    rf"(?:permissions?:? ['\"]?|required ['\"])({_NAME})|have ({_NAME}) (?:access|permission)",
+
+class Cause(NamedTuple):
+    """The reason of a failure, and what to do next."""
+
+    reason: str
+    remedy: str
+
+
+TIMED_OUT = Cause(
+    "the job ran longer than its timeout",
+    "submit with a longer scheduling.timeout and --job-dir of this job: it resumes there",
+)
+PREEMPTED = Cause(
+    "the machine was preempted",
+    "submit again with --job-dir of this job: it resumes from its last checkpoint",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FailureReport:
+    """The first failure of a job; the fields are those of the event ``failure``."""
+
+    task: str | None  # None if no task is known to have failed
+    reason: str | None  # None if it is not known
+    remedy: str | None
+    lines: tuple[str, ...] = ()  # the task's last
+
+    @classmethod
+    def of(cls, task: str | None, cause: Cause | None, lines: Sequence[str]) -> FailureReport:
+        """Return the report of a task with a cause, if that is known."""
+        kept = tuple(line for line in lines if line.strip())[-KEPT_LINES:]
+        return cls(task, cause and cause.reason, cause and cause.remedy, kept)
+
+    def text(self, *, with_lines: bool) -> str:
+        """Return it as a block of lines, empty if nothing is known."""
+        failed = f"{self.task} failed first" if with_lines and self.task else ""
+        quoted = [f"the last lines of {self.task}:", *self.lines]
+        rows = [
+            failed,
+            f"reason: {self.reason}" if self.reason else "",
+            f"next: {self.remedy}" if self.remedy else "",
+            *(quoted if with_lines and self.lines else ()),
+        ]
+        return "\n".join(filter(None, rows))
+
+
+class _Known(NamedTuple):
+    """A cause: the pattern of its texts, and what is printed with the group ``name``, if any."""
+
+    pattern: str
+    reason: str
+    remedy: str
+
+
+# The last line that matches decides, and the first pattern that it matches. The texts are those of
+# the programs named in the comments.
+_CAUSES = (
+    # Vertex AI: jobs of which the region has no machines
+    _Known(
+        r"resources are insufficient in region|resource_pool_exhausted"
+        r"|does not have enough resources available",
+        "the region has no machines of this type now",
+        "try another region (scheduling.regions), another machine type, or later",
+    ),
+    # Vertex AI: custom_model_training_* quotas; googleapis.com: RESOURCE_EXHAUSTED
+    _Known(
+        r"quota metrics? exceed|quota '?[\w.]+'? exceeded|the quota is exceeded",
+        "a quota is exceeded",
+        "request more of it in the Cloud console, or use fewer or other machines",
+    ),
+    # Docker, containerd, Artifact Registry
+    _Known(
+        r"manifest unknown|failed to pull image|errimagepull|pull access denied"
+        r"|(container|docker) image.{0,200}(not found|not exist)|downloadartifacts",
+        "the image cannot be pulled: it does not exist, or the service agent may not read it",
+        "run 'distlaunch check': it verifies the image and who may pull it",
+    ),
+    # Docker, the shells
+    _Known(
+        r"exec: \"(?P<name>[^\"]+)\": (executable file not found|stat \S+ no such file)"
+        r"|: (?P<other>[\w./+-]+): command not found$|\w: \d+: (?P<last>[\w./+-]+): not found$",
+        "the image has no such command{name}",
+        "correct the command, or add its package to requirements.txt or to your Dockerfile",
+    ),
+    # containerd, with Vertex AI's termination reason
+    _Known(
+        r"termination reason: starterror|failed to create containerd task",
+        "the image has no such command, or it cannot be run",
+        "try it here with 'distlaunch local --docker'",
+    ),
+    # PyTorch, its data loaders
+    _Known(
+        r"out of shared memory|torch_\w+.{0,40}no space left on device",
+        "the container's shared memory (/dev/shm) is full",
+        "use num_workers=0, or torch.multiprocessing.set_sharing_strategy('file_system')",
+    ),
+    # TensorFlow: ResourceExhaustedError of an allocator; the CUDA driver, XLA, PyTorch
+    _Known(
+        r"cuda_error_out_of_memory|out of memory on \S*gpu|(cuda|xla).{0,200}out of memory"
+        r"|oom when allocating tensor.{0,400}device:gpu|out of memory in memory space hbm",
+        "the memory of a GPU is full",
+        "use a smaller --batch-size, or a machine with larger GPUs",
+    ),
+    # Vertex AI, Docker (exit code 137), Linux (SIGKILL), the trainer, TensorFlow on CPUs
+    _Known(
+        r"(out[ -]of|replicas low on)[ -]memory|memoryerror|cannot allocate memory"
+        r"|std::bad_alloc|oom when allocating tensor",
+        "the task ran out of memory",
+        "use a smaller --batch-size, no --cache memory, or a machine with more memory",
+    ),
+    # Compute Engine: Spot machines and maintenance
+    _Known(r"\bpreempted\b", *PREEMPTED),
+    # Vertex AI, after three attempts
+    _Known(
+        r"internal error occurred for the current attempt",
+        "Vertex AI had an internal error, also when it retried the job",
+        "submit again with --job-dir of this job, later or in another region",
+    ),
+    # the trainer: loss, --check-numerics; Keras: TerminateOnNaN
+    _Known(
+        r"\b(nan|infinity or nan|-?inf(inity)?)\b.{0,80}(in the output of|loss|gradient)"
+        r"|the loss is not finite|\bloss(es)?\b.{0,20}\bnan\b|invalid loss",
+        "the loss or a tensor became NaN or infinite",
+        "lower the learning rate; --check-numerics names the operation",
+    ),
+    # Python, of TensorFlow 1
+    _Known(
+        r"no module named '?tensorflow\.(contrib|estimator)",
+        "the program is of TensorFlow 1",
+        "port its training to a Keras model and fit()",
+    ),
+    # Python
+    _Known(
+        r"(error|python[\d.]*): no module named '?(?P<name>[\w.]+)"
+        r"|importerror: missing optional dependency '(?P<other>[\w.-]+)",
+        "a Python module cannot be imported{name}",
+        "add its package to requirements.txt, or its file to the module's package",
+    ),
+    _Known(
+        r"(?P<name>numpy\.dtype size changed|multiarray failed to import|against a[bp]i version"
+        r"|a module that was compiled using numpy [\d.]*\w)"
+        r"|importerror: (?P<other>cannot import name \S+ from [\w.']+"
+        r"( \((\S*-packages\S*|unknown location)\))?\s*$)",
+        "the versions of two packages do not fit{name}",
+        "pin versions that fit together (numpy<2 for a package built for NumPy 1), such as those "
+        "of 'pip freeze' where the program runs",
+    ),
+    # the dynamic linker, by Python or a program
+    _Known(
+        r"(import|os)error: (?P<name>lib\S+\.so\S*): cannot open shared object file"
+        r"|version `(?P<other>(glibc|glibcxx|cxxabi)_[\d.]+)' not found",
+        "the image does not have a library of the system that a package needs{name}",
+        "install it with apt-get in a Dockerfile of your own, or take a newer base image (OpenCV: "
+        "opencv-python-headless, CUDA: tensorflow[and-cuda])",
+    ),
+    # Linux, of a container's command
+    _Known(
+        r"(exec (?P<name>\S+): )?exec format error",
+        "the image is for another platform than linux/amd64, or a script has no #! line{name}",
+        "build the image with 'docker build --platform linux/amd64'",
+    ),
+    _Known(
+        r"exec (?P<name>/\S+|user process caused): \W?no such file or directory"
+        r"|\\r\W*: (command not found|no such file)|\^m: bad interpreter",
+        "the lines of a script end with CR LF, or the image does not have its #! program{name}",
+        "convert it to LF, such as with dos2unix, or correct its #! line",
+    ),
+    # argparse, absl, click, fire
+    _Known(
+        r"error: (?P<name>unrecognized arguments: .*|argument .*"
+        r"|the following arguments are required: .*)|(?P<other>unknown command line flag '\w+'"
+        r"|flags? parsing error: .+|no such option: \S+|could not consume arg: \S+)",
+        "the program does not take its arguments{name}",
+        _CORRECT_ARGS,
+    ),
+    # Google's APIs and client libraries
+    _Known(
+        r"exceptions\.(defaultcredentials|refresh)error: (?P<name>.*?)\.?( to set up|$)",
+        "the program has no valid credentials for Google Cloud{name}",
+        "use service_account in distlaunch.yaml, and no GOOGLE_APPLICATION_CREDENTIALS under env; "
+        f"for runs on this machine run '{LOGIN}'",
+    ),
+    _Known(
+        r"^.*permission '?(?P<name>[a-z]+\.[a-z]+\.[a-z]+)'? denied"
+        r"|^.*?(?P<other>[^\s\"']{1,99} does not have [a-z]+\.[a-z]+\.[a-z]+) (access|permission)"
+        r"|permission_?denied|exceptions\.forbidden: 403|http response code 403",
+        "a permission is missing{name}",
+        "grant a role with it to the job's service account ('distlaunch check' names the account)",
+    ),
+    _Known(
+        r"http response code 404(.*(?P<name>gs://\S*\w|the specified bucket does not exist))?"
+        r"|(?P<other>the specified bucket does not exist|gs://\S+ (was not found|does not exist)"
+        r"|no such object: \S+|not found: (table|dataset) \S+)",
+        "a bucket, file or table does not exist{name}",
+        "correct its name, or create it before the job",
+    ),
+    # Python
+    _Known(
+        r"(?P<name>permissionerror: .*|exec /\S+: permission denied)",
+        "the program may not use a file{name}",
+        "write to the job folder or /tmp (in /gcs/ the job's account needs a role on the bucket), "
+        "and make a script executable with 'chmod +x'",
+    ),
+    _Known(
+        r"segmentation fault|sigsegv",
+        "the program crashed (segmentation fault)",
+        "set PYTHONFAULTHANDLER=1 under env, so that the log has the lines of Python",
+    ),
+    # W&B
+    _Known(
+        r"api[_ ]key not configured|no api key configured",
+        "W&B has no API key",
+        "set WANDB_API_KEY, or WANDB_MODE=offline, under env",
+    ),
+    # Linux, by its error ENOSPC; Vertex AI
+    _Known(
+        r"no space left on device|replicas low on disk",
+        "a disk is full",
+        "free space where the job writes, or write less; on Vertex AI use a larger boot disk",
+    ),
+    # TensorFlow: DataLossError; the trainer: DataError
+    _Known(
+        r"dataloss|corrupted record|cannot be parsed|cannot be read|no files? match"
+        r"|reading the data|truncated record",
+        "the data cannot be read",
+        "see the file and record in the lines; write it again, or leave it out",
+    ),
+    # Python's FileNotFoundError and TensorFlow's NotFoundError
+    _Known(
+        r"(filenotfounderror|notfounderror|trainer: error|python[\d.]*): "
+        r"(?P<name>.*no such file or directory.*)",
+        "a file is missing{name}",
+        "correct its path, or write it where every task can read it, such as gs://",
+    ),
+    # the trainer: peer_watchdog.py; TensorFlow: UnavailableError
+    _Known(
+        r"did not come within \d+ s|has waited \d+ s for",
+        "the cluster did not form: a task did not come",
+        "see the log of the missing task with --task; check machines and network",
+    ),
+    # the trainer: step_watchdog.py
+    _Known(
+        r"no step has ended for",
+        "a step did not end",
+        "see the stacks in the log; --step-timeout sets the limit",
+    ),
+    # Vertex AI: scheduling.timeout
+    _Known(r"scheduling\.timeout|ran longer than its|exceeded .{0,30}timeout", *TIMED_OUT),
+)
+# TensorFlow's errors of Cloud Storage, with a body of several lines before the file.
+_HTTP_ERROR = re.compile(r"(?s)HTTP response code \d+ with body .{0,4000}?\swhen [a-z ]+ gs://\S+")
+# What a task prints that ends because another one did: never the first failure.
+VICTIM = re.compile(
+    r"lost its peers|unavailableerror|connection reset by peer|socket closed|"
+    r"collective ops is aborted|stopped by a signal",
     re.IGNORECASE,
 )
 
 
-class Remedy(NamedTuple):
-    """What fixes a refusal, and Google's name of its reason, empty if it has none."""
-
-    text: str
-    code: str
-
-
-class _Reason(NamedTuple):
-    """The texts of a reason, the template of its remedy, and Google's names of the reason."""
-
-    pattern: str
-    remedy: str
-    remedy_in_job: str = ""  # for a job's program, where it differs
-    codes: str = ""
+def _known_cause(line: str) -> Cause | None:
+    if remedy := find_remedy(line, in_job=True):
+        return Cause(line.strip()[:_MAX_LINE], remedy.text)
+    for pattern, reason, next_step in _CAUSES:
+        if match := re.search(pattern, line, re.IGNORECASE):
+            name = next(filter(None, match.groupdict().values()), "")
+            return Cause(reason.replace("{name}", f": {name.strip()}" if name else ""), next_step)
+    return None
 
 
-def grant(command: str, member: str, role: str) -> str:
-    """Return the remedy for a missing role; `command` is one of gcloud's, with its resource."""
-    return f"have an administrator run 'gcloud {command} --member={member} --role={role}'"
+def explain(text: str, *, exit_code: int | None = None) -> Cause | None:
+    """Return the cause of a failure from an error or a task's last lines, None if it is not known.
 
-
-def more_quota(project: str) -> str:
-    """Return the remedy for a quota that is exceeded."""
-    return f"request more at https://console.cloud.google.com/iam-admin/quotas?project={project}"
-
-
-def more_calls(project: str) -> str:
-    """Return the remedy for too many calls in a short time."""
-    return f"try again in a minute, or {more_quota(project)}"
-
-
-_BIND_PROJECT = "projects add-iam-policy-binding {project}"
-_BIND_ACCOUNT = "iam service-accounts add-iam-policy-binding {account}"
-_BIND_KEY = (
-    "kms keys add-iam-policy-binding {key} --keyring={ring} --location={location} --project={owner}"
-)
-_BIND_REPOSITORY = (
-    "artifacts repositories add-iam-policy-binding {repository} --project={owner} "
-    "--location={location}"
-)
-_REASONS = (
-    _Reason(
-        r"not been used in project (?P<project>[\w:.-]*\w)(.*?/apis/api/(?P<service>[\w.]+))?",
-        "run 'gcloud services enable {service} --project={project}' and wait a minute",
-        codes=f"{DISABLED} accessNotConfigured",
-    ),
-    _Reason(
-        r"billing account .{0,60}\b(disabled|closed|absent)|requires billing to be enabled"
-        r"|billing (has not been|is not|must be) enabled|billing (is|to be) disabled",
-        "run 'gcloud billing projects link {project} --billing-account=ACCOUNT'",
-        codes="BILLING_DISABLED accountDisabled UserProjectAccountProblem",
-    ),
-    _Reason(
-        r"required permission to use project (?P<project>[\w:.-]*\w)|serviceusage\.services\.use\b",
-        "run 'gcloud auth application-default set-quota-project PROJECT' with one of yours, or "
-        + grant(_BIND_PROJECT, "{member}", "roles/serviceusage.serviceUsageConsumer"),
-        codes="USER_PROJECT_DENIED USER_PROJECT_ACCESS_DENIED",
-    ),
-    _Reason(
-        r"(?!)",
-        "set the id of a project that these credentials can use (see 'gcloud projects list')",
-        codes=f"{NO_PROJECT} RESOURCE_PROJECT_INVALID",
-    ),
-    _Reason(
-        r"(consumer|project)\b.{0,80} has been suspended",
-        "an owner of the suspended project can appeal, see "
-        "https://cloud.google.com/resource-manager/docs/project-suspension-guidelines",
-        codes="CONSUMER_SUSPENDED GCP_SUSPENDED",
-    ),
-    _Reason(
-        r"vpcServiceControlsUniqueIdentifier|prohibited by (the )?organi[sz]ation's policy",
-        "send the identifier to the administrators of the organisation's VPC Service Controls "
-        "perimeter, who can allow the call: no role does",
-        codes="SECURITY_POLICY_VIOLATED vpcServiceControls",
-    ),
-    _Reason(
-        r"denied on '?locations/[\w-]+",
-        "choose another location: this one does not exist or the project may not use it, and no "
-        "role changes that",
-        codes="LOCATION_POLICY_VIOLATED",
-    ),
-    _Reason(
-        r"(?<![\w/.])(custom)?constraints/(?P<constraint>[a-z]+\.\w+)|violates organization policy",
-        "have an administrator of the organisation's policies allow it: no role does (see 'gcloud "
-        "org-policies describe {constraint} --project={project} --effective')",
-        codes="RESOURCE_USAGE_RESTRICTION_VIOLATED LOCATION_ORG_POLICY_VIOLATED "
-        "TLS_ORG_POLICY_VIOLATED",
-    ),
-    _Reason(
-        r"insufficient authentication scopes|scope\(s\) are not authorized",
-        "run 'gcloud compute instances set-service-account VM --scopes=cloud-platform' for this VM "
-        f"while it is stopped, or elsewhere '{LOGIN}': no role helps",
-        "set service_account in distlaunch.yaml: Google's default account has no scope for it",
-        codes="ACCESS_TOKEN_SCOPE_INSUFFICIENT",
-    ),
-    _Reason(  # of IAM Service Account Credentials
-        r"iam\.serviceAccounts\.get(AccessToken|OpenIdToken)",
-        grant(_BIND_ACCOUNT, "{member}", "roles/iam.serviceAccountTokenCreator"),
-    ),
-    _Reason(  # of Vertex AI, with status 400
-        r"permission to act as service.account:? (?P<account>[^\s@]+@[\w.-]*\w)",
-        grant(_BIND_ACCOUNT, "{member}", "roles/iam.serviceAccountUser"),
-    ),
-    _Reason(  # of all services, with status 400 or 403
-        r"((?P<agent>service-\d+@[\w.-]*\w).{,60})?cloudkms\.\w+\.useTo\w+(.*?projects/(?P<owner>\S+?)/"
-        r"locations/(?P<location>[\w-]+)/keyRings/(?P<ring>[\w-]+)/cryptoKeys/(?P<key>[\w-]+))?",
-        grant(_BIND_KEY, "serviceAccount:{agent}", "roles/cloudkms.cryptoKeyEncrypterDecrypter"),
-    ),
-    _Reason(  # of token servers, for a key
-        r"service account( (?P<account>\S+@[\w.-]*\w))? (is|has been) disabled|account_disabled",
-        "run 'gcloud iam service-accounts enable {account}', or use another account",
-    ),
-    _Reason(  # of token servers, and of IAM Service Account Credentials
-        r"invalid grant: account not found|gaia id not found( for email (?P<account>\S*\w))?",
-        "use another account, or restore {account} if it was deleted less than 30 days ago (see "
-        "'gcloud iam service-accounts undelete --help')",
-    ),
-    _Reason(  # of token servers, by Google Workspace
-        r"admin_policy_enforced",
-        "have an administrator of the organisation's Google Workspace allow access to Google Cloud",
-    ),
-    _Reason(  # of Vertex AI, with status 400
-        r"service agent '?(?P<agent>service-\d+@gcp-sa-aiplatform[\w.-]*\w)'? (does not have "
-        r"permission|should be granted)(.*?projects/(?P<owner>[^\s/]+)/locations/(?P<location>"
-        r"[\w-]+)/repositories/(?P<repository>[\w-]+))?",
-        "on a project's first job submit again in some minutes, otherwise "
-        + grant(_BIND_REPOSITORY, "serviceAccount:{agent}", "roles/artifactregistry.reader"),
-    ),
-    _Reason(  # of Artifact Registry, at gcr.io
-        r"createOnPush",
-        "run 'gcloud artifacts repositories create {host} --repository-format=docker "
-        "--location={location} --project={project}', or "
-        + grant(_BIND_PROJECT, "{member}", "roles/artifactregistry.createOnPushWriter"),
-    ),
-    _Reason(
-        r"container registry (is deprecated|is shut|has ended)",
-        "move its images with 'gcloud artifacts docker upgrade migrate --projects={project}', or "
-        "use one in Artifact Registry: REGION-docker.pkg.dev/{project}/REPOSITORY/IMAGE",
-    ),
-)
-_PATTERNS = [re.compile("|".join((r.pattern, *r.codes.split())), re.IGNORECASE) for r in _REASONS]
-
-
-def find_remedy(
-    message: str, code: str = "", values: Mapping[str, str] | None = None, *, in_job: bool = False
-) -> Remedy | None:
-    """Return the remedy for a refused call, None if a role is missing or the reason is not known.
-
-    Google's `code` of the reason decides, and otherwise its message. `values` of the call or of
-    Google's metadata fill the remedy; what is not known is a word in capitals. `in_job` is whether
-    a job's program made the call.
+    Parameters
+    ----------
+    exit_code
+        As a shell gives it, where it is known: it decides if the text has no known cause.
     """
-    patterns = zip(_PATTERNS, _REASONS, strict=True)
-    matches = [(pattern.search(message), reason) for pattern, reason in patterns]
-    found = [(match, reason) for match, reason in matches if code in reason.codes.split()]
-    found += [(match, reason) for match, reason in matches if match]
-    if not found:
-        return None
-    match, reason = found[0]
-    filled = _Values(member="serviceAccount:ACCOUNT_OF_THE_JOB" if in_job else CURRENT_ACCOUNT)
-    for source in (values or {}, match.groupdict() if match else {}):
-        filled.update({name: value for name, value in source.items() if value})
-    remedy = (in_job and reason.remedy_in_job) or reason.remedy
-    return Remedy(remedy.format_map(filled), reason.codes.partition(" ")[0])
-
-
-def permission_in(text: str) -> str:
-    """Return the permission that a text of Google's names as missing, empty if there is none."""
-    match = _PERMISSION.search(text)
-    return (match[1] or match[2]) if match else ""
-
-
-class _Values(dict[str, str]):
-    """The values of a template; a missing one is a word in capitals to replace."""
-
-    def __missing__(self, name: str) -> str:
-        return name.upper()
+    text = _HTTP_ERROR.sub(lambda error: " ".join(error[0].split()), text.partition(_FOOTER)[0])
+    for line in reversed(text.splitlines()):
+        if cause := _known_cause(line):
+            return cause
+    if exit_code == 139:
+        return _known_cause("segmentation fault")
+    if exit_code == 137:
+        return Cause(
+            "it was killed (SIGKILL), by the system if the memory was full",
+            "use a smaller --batch-size, no --cache memory, or more memory",
+        )
+    return Cause("the program was called wrongly", _CORRECT_ARGS) if exit_code == 2 else None

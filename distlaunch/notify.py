@@ -23,7 +23,7 @@ from distlaunch.text import duration
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from distlaunch.ui.events import Level
+    from distlaunch.events import Level
 
 TIMEOUT = 30  # seconds for the command or the request
 _INTERRUPTED = (EXIT_INTERRUPTED, 143)  # Ctrl-C, SIGTERM

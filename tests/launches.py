@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import emulators
 
-from distlaunch.google.client import connect
-from distlaunch.google.jobs import Jobs
+from distlaunch.engines.vertex.client import connect
+from distlaunch.engines.vertex.jobs import Jobs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

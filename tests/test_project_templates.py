@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from distlaunch.errors import ImageError
+from distlaunch.image.recipe import read_recipe
 from distlaunch.job.model import Cluster, Job, Machine, Pool
-from distlaunch.render.templates import recipe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def write(folder: Path, **templates: str) -> None:
 
 def refusal(folder: Path) -> str:
     with pytest.raises(ImageError) as refused:
-        recipe(JOB, folder)
+        read_recipe(JOB, folder)
     message = str(refused.value)
     assert "\n" not in message
     return message
@@ -113,7 +113,7 @@ def test_templates_include_and_extend_each_other(folder):
     with (folder / "templates/Dockerfile.j2").open("a") as file:
         file.write("{% include 'part.j2' %}{% include 'own.j2' %}{% endblock %}")
     write(folder, own="# {{ base }}\n")
-    assert "FROM x\n# digits\n# python:" in recipe(JOB, folder).dockerfile
+    assert "FROM x\n# digits\n# python:" in read_recipe(JOB, folder).dockerfile
 
 
 @pytest.mark.parametrize(
@@ -134,4 +134,4 @@ def test_error_names_the_included_template(folder, part, message):
 
 def test_a_named_pipe_is_no_template(folder):
     os.mkfifo(folder / "templates/Dockerfile.j2")
-    assert recipe(JOB, folder).dockerfile.startswith("# The environment")
+    assert read_recipe(JOB, folder).dockerfile.startswith("# The environment")

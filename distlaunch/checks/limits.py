@@ -11,14 +11,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.checks.problem import error, warning
-from distlaunch.checks.request_view import WEEK
+from distlaunch.job.vertex.view import WEEK
 from distlaunch.text import join_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.request_view import JobRequest, PoolRequest
+    from distlaunch.job.vertex.view import JobRequest, PoolRequest
 
 MAX_REPLICAS = 10_000
 _DISK_GB = (100, 64_000)

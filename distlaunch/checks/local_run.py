@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.trainer import Trainer
-    from distlaunch.submit.plan import LaunchRequest
+    from distlaunch.job.launch import LaunchRequest
 
 _NOT_READ = "**/.*\n**/site-packages\n**/node_modules"  # as in .dockerignore
 
@@ -37,7 +37,7 @@ class _InstalledHere(ImageRequirements):
         return find_spec(modules[0].partition(".")[0]) is not None
 
 
-def check_project(order: LaunchRequest) -> tuple[tuple[Problem, ...], bool]:
+def check_project(launch: LaunchRequest) -> tuple[tuple[Problem, ...], bool]:
     """Return the warnings about a project's code, and whether the trainer package trains.
 
     Raises
@@ -45,16 +45,16 @@ def check_project(order: LaunchRequest) -> tuple[tuple[Problem, ...], bool]:
     ProjectError
         For what would end a run on this machine.
     """
-    bundled = trainer.find_trainer(order)
-    problems = source_location.locate(_problems(order, bundled), order)
+    bundled = trainer.find_trainer(launch)
+    problems = source_location.locate(_problems(launch, bundled), launch)
     errors = [f"{each.line} [{each.code}]" for each in problems if each.severity == "error"]
     if errors:
         raise ProjectError(errors)
-    return problems, bundled is not None or order.job.is_script
+    return problems, bundled is not None or launch.job.is_script
 
 
-def _problems(order: LaunchRequest, bundled: Trainer | None) -> Iterator[Problem]:
-    job, folder = order.job, order.folder
+def _problems(launch: LaunchRequest, bundled: Trainer | None) -> Iterator[Problem]:
+    job, folder = launch.job, launch.folder
     runtime = ImageRuntime(None, None, is_plain=True)
     starts = imports.started_modules(job, folder, bundled)
     files = frozenset(paths(folder, _NOT_READ))

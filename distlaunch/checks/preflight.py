@@ -6,16 +6,9 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
+from distlaunch import price
 from distlaunch.background import BackgroundTask
-from distlaunch.checks import (
-    data,
-    limits,
-    machines,
-    price,
-    required_fields,
-    source_location,
-    trainer,
-)
+from distlaunch.checks import data, limits, machines, required_fields, source_location, trainer
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project import (
     bundled_trainer,
@@ -27,15 +20,15 @@ from distlaunch.checks.project import (
     requirements,
 )
 from distlaunch.checks.report import Report
-from distlaunch.checks.request_view import job_request
 from distlaunch.errors import GoogleError, ImageError, JobFileError
 
 # Imported before any thread starts: two threads that import one package can deadlock.
 from distlaunch.image import plan_image
 from distlaunch.image.context import paths
+from distlaunch.image.recipe import read_recipe
 from distlaunch.image.registry.errors import RegistryUnreachable
 from distlaunch.job import machine_catalogue, vertex
-from distlaunch.render.templates import recipe
+from distlaunch.job.vertex.view import job_request
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -43,12 +36,12 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.project.image_runtime import ImageRuntime
-    from distlaunch.checks.request_view import JobRequest
     from distlaunch.checks.trainer import Trainer
-    from distlaunch.google.client import Session
+    from distlaunch.engines.vertex.client import Session
     from distlaunch.image import ImagePlan
+    from distlaunch.job.launch import LaunchRequest
     from distlaunch.job.machine_catalogue import Catalogue
-    from distlaunch.submit.plan import LaunchRequest
+    from distlaunch.job.vertex.view import JobRequest
 
 _REGISTRY_TIMEOUT = 8.0  # seconds for all look-ups of the bases, and for those of the image
 _FIRST_LINE = "training begins with the line 'chief | strategy: …', after the image is pulled"
@@ -67,74 +60,74 @@ class CheckOptions:
 
 
 def run_checks(
-    order: LaunchRequest, options: CheckOptions, *, session: Session | None = None
+    launch: LaunchRequest, options: CheckOptions, *, session: Session | None = None
 ) -> Report:
     """Check a job; nothing is built, pushed or created.
 
     Google's APIs are called with `session`, by default one with the credentials of this machine.
     DistlaunchError is raised if the user's catalogue or price file cannot be read.
     """
-    request, today = job_request(order), date.today()  # noqa: DTZ011 - the user's date
-    catalogue = machine_catalogue.of_project(order.folder, options.catalogue)
-    problems = list(required_fields.problems(order))
-    if order.is_for_emulator:
+    request, today = job_request(launch), date.today()  # noqa: DTZ011 - the user's date
+    catalogue = machine_catalogue.of_project(launch.folder, options.catalogue)
+    problems = list(required_fields.problems(launch))
+    if launch.is_for_emulator:
         session = None  # it runs jobs, and has no project with quotas
     elif session is None and not options.offline:
-        session = _connect(order, problems)
-    book = price.load_prices(request, price.price_file(order.folder, options.prices))
-    cloud = BackgroundTask(lambda: _cloud_problems(order, request, session, catalogue))
-    message = BackgroundTask(lambda: list(_message_problems(order, request)))
-    image = check_image(order, offline=options.offline)
-    bundled = trainer.find_trainer(order)
+        session = _connect(launch, problems)
+    book = price.load_prices(request, price.price_file(launch.folder, options.prices))
+    cloud = BackgroundTask(lambda: _cloud_problems(launch, request, session, catalogue))
+    message = BackgroundTask(lambda: list(_message_problems(launch, request)))
+    image = check_image(launch, offline=options.offline)
+    bundled = trainer.find_trainer(launch)
     if options.run:  # records the data, too
-        problems += trainer.run_one_step(order, bundled)
-    runtime = image_runtime.describe_image(order) if vertex.needs_image(order.job) else None
+        problems += trainer.run_one_step(launch, bundled)
+    runtime = image_runtime.describe_image(launch) if vertex.needs_image(launch.job) else None
     problems += message.result()
-    for region in dict.fromkeys((request.region, *order.next_regions)):
+    for region in dict.fromkeys((request.region, *launch.next_regions)):
         problems += machines.problems(replace(request, region=region), catalogue, today)
-    problems += limits.problems(request, order.next_regions)
-    problems += gpus.problems(order, request, runtime, today)
+    problems += limits.problems(request, launch.next_regions)
+    problems += gpus.problems(launch, request, runtime, today)
     problems += gpus.unequal(request, is_bundled=bundled is not None)
     problems += image.problems
     plan = None
     if runtime:
-        problems += project_problems(order, request, runtime, image.files, bundled)
+        problems += project_problems(launch, request, runtime, image.files, bundled)
         if image.files is not None:
-            plan, data_problems = data.check_data(order, request, bundled, image.files, runtime)
+            plan, data_problems = data.check_data(launch, request, bundled, image.files, runtime)
             problems += data_problems
     problems += cloud.result()
     offers = price.compare_machines(request, catalogue, book, today) if options.compare else ()
     return Report(
         request=request,
-        cluster=order.job.cluster.describe(),
-        problems=_sorted(source_location.locate(problems, order)),
+        cluster=launch.job.cluster.describe(),
+        problems=_sorted(source_location.locate(problems, launch)),
         image=image.plan,
         registry_contacted=image.registry_contacted,
         data=plan,
         cost=price.estimate_cost(request, catalogue, book),
         offers=offers,
         first_line=_FIRST_LINE if bundled else "",
-        is_emulated=order.is_for_emulator,
+        is_emulated=launch.is_for_emulator,
         changed_task=bundled.changed_task if bundled else "",
     )
 
 
-def skip_checks(order: LaunchRequest, options: CheckOptions) -> Report:
+def skip_checks(launch: LaunchRequest, options: CheckOptions) -> Report:
     """Return the plan with an estimated price, for ``--no-check``."""
-    cluster, image = order.job.cluster.describe(), check_image(order).plan
-    request = job_request(order)
-    catalogue = machine_catalogue.of_project(order.folder, options.catalogue)
-    prices = price.load_prices(request, price.price_file(order.folder, options.prices))
+    cluster, image = launch.job.cluster.describe(), check_image(launch).plan
+    request = job_request(launch)
+    catalogue = machine_catalogue.of_project(launch.folder, options.catalogue)
+    prices = price.load_prices(request, price.price_file(launch.folder, options.prices))
     cost = price.estimate_cost(request, catalogue, prices)
     return Report(request, cluster, image=image, is_checked=False, cost=cost)
 
 
-def _connect(order: LaunchRequest, problems: list[Problem]) -> Session | None:
+def _connect(launch: LaunchRequest, problems: list[Problem]) -> Session | None:
     """Return a session, or None after adding the reason to the problems."""
-    from distlaunch.google.client import connect
+    from distlaunch.engines.vertex.client import connect
 
     try:
-        return connect(order.endpoint, project=order.job.project)
+        return connect(launch.endpoint, project=launch.job.project)
     except GoogleError as problem:
         from distlaunch.checks.cloud import no_credentials
 
@@ -143,36 +136,38 @@ def _connect(order: LaunchRequest, problems: list[Problem]) -> Session | None:
 
 
 def _cloud_problems(
-    order: LaunchRequest, request: JobRequest, session: Session | None, catalogue: Catalogue
+    launch: LaunchRequest, request: JobRequest, session: Session | None, catalogue: Catalogue
 ) -> list[Problem]:
     if session is None:
         return []
     from distlaunch.checks import cloud
 
-    return cloud.problems(order, request, session, catalogue)
+    return cloud.problems(launch, request, session, catalogue)
 
 
-def _message_problems(order: LaunchRequest, request: JobRequest) -> Iterator[Problem]:
+def _message_problems(launch: LaunchRequest, request: JobRequest) -> Iterator[Problem]:
     """Validate a request with fields or words that were passed on unread by Google's messages."""
     accelerators = {pool.accelerator for pool in request.pools} - {None}
-    is_plain = not order.job.vertex and order.job.tuning is None
+    is_plain = not launch.job.vertex and launch.job.tuning is None
     if is_plain and accelerators <= machine_catalogue.bundled().accelerators:
         return  # without the messages, whose import takes time
     from distlaunch.job.vertex import proto
 
     try:
-        proto.validate_request(vertex.collection(order.job), order.request("check", image="image"))
+        proto.validate_request(
+            vertex.collection(launch.job), launch.request("check", image="image")
+        )
     except JobFileError as refusal:
         for line in refusal.lines:
             field, _, message = line.partition(": ")
             if field.endswith(".acceleratorType"):
                 continue  # a warning of `machines`, as Google may have new ones
-            file = "distlaunch.yaml under vertex:" if order.config is None else str(order.config)
+            file = "distlaunch.yaml under vertex:" if launch.config is None else str(launch.config)
             yield error("request-invalid", field, message, f"correct it in {file}")
 
 
 def project_problems(
-    order: LaunchRequest,
+    launch: LaunchRequest,
     request: JobRequest,
     runtime: ImageRuntime,
     files: Collection[str] | None,
@@ -183,25 +178,25 @@ def project_problems(
     `files` are the project's files in the image, as POSIX paths relative to the folder; None if the
     image cannot be built. `bundled` is None for another program than the bundled trainer.
     """
-    job = order.job
-    listed = requirements.load_requirements(job, order.folder, runtime)
+    job = launch.job
+    listed = requirements.load_requirements(job, launch.folder, runtime)
     if files is not None:
-        starts = imports.started_modules(job, order.folder, bundled)
+        starts = imports.started_modules(job, launch.folder, bundled)
         path = job.env.get("PYTHONPATH", "")
-        code = imports.ProjectCode(order.folder, files, starts, listed, runtime, path)
+        code = imports.ProjectCode(launch.folder, files, starts, listed, runtime, path)
         yield from imports.syntax_problems(code)
-        yield from image_runtime.trainer_problems(runtime, order.folder, files, job.main[0])
+        yield from image_runtime.trainer_problems(runtime, launch.folder, files, job.main[0])
         if not any(each in path for each in "/$") and runtime.own is None:
             yield from imports.start_problems(code, job)
             if not bundled and not job.is_script:
-                yield from fit_calls.fit_problems(order.folder, job.module, request)
+                yield from fit_calls.fit_problems(launch.folder, job.module, request)
     if runtime.own:
         yield from image_runtime.ignored_settings(runtime.own, job)
     if runtime.own is None or runtime.own.names(listed.file):
         yield from requirements.problems(listed)
     yield from gpus.build_problems(listed, request)
     if bundled:
-        yield from bundled_trainer.problems(bundled, job, request, listed, order.folder)
+        yield from bundled_trainer.problems(bundled, job, request, listed, launch.folder)
 
 
 def _sorted(problems: Iterable[Problem]) -> tuple[Problem, ...]:
@@ -224,25 +219,25 @@ class ImageCheck:
     registry_contacted: bool = True
 
 
-def check_image(order: LaunchRequest, *, offline: bool = False) -> ImageCheck:
+def check_image(launch: LaunchRequest, *, offline: bool = False) -> ImageCheck:
     """Return how a job's image would be made; nothing is built."""
-    job, push = order.job, not offline and order.job.image.repository is not None
+    job, push = launch.job, not offline and launch.job.image.repository is not None
     if not vertex.needs_image(job):
-        return ImageCheck(plan_image(job, order.folder, recipe) if job.image.uri else None)
+        return ImageCheck(plan_image(job, launch.folder) if job.image.uri else None)
     problems: list[Problem] = []
     try:
         try:
-            plan = plan_image(job, order.folder, recipe, push=push, timeout=_REGISTRY_TIMEOUT)
+            plan = plan_image(job, launch.folder, push=push, timeout=_REGISTRY_TIMEOUT)
         except RegistryUnreachable as problem:
             push = False
             base = job.image.base
             where = "image.base" if base and base in str(problem) else "image.repository"
             remedy = "'distlaunch submit' needs it"
             problems.append(warning("registry-unreachable", where, str(problem), remedy))
-            plan = plan_image(job, order.folder, recipe, push=False)
+            plan = plan_image(job, launch.folder, push=False)
     except ImageError as refusal:
         problems += map(_refusal, refusal.lines)
-        return ImageCheck(None, _files_of_recipe(order), tuple(problems))
+        return ImageCheck(None, _files_of_recipe(launch), tuple(problems))
     if plan.inputs is None:
         return ImageCheck(plan, frozenset(), tuple(problems), registry_contacted=push)
     context = plan.inputs.context
@@ -252,7 +247,7 @@ def check_image(order: LaunchRequest, *, offline: bool = False) -> ImageCheck:
         message, _, remedy = large.rpartition("; ")
         problems.append(warning("context-large", "image.include", message, remedy))
     small = [file.path for file in context.files if 120 <= file.size <= 200]
-    pointers = [path for path in small if (order.folder / path).read_bytes().startswith(_LFS)]
+    pointers = [path for path in small if (launch.folder / path).read_bytes().startswith(_LFS)]
     if pointers:
         what = f"is a pointer of Git LFS, without the content ({len(pointers)} such files)"
         problems.append(warning("lfs-pointer", pointers[0], what, "run 'git lfs pull'"))
@@ -270,9 +265,9 @@ def _refusal(line: str) -> Problem:
     return error(code, location, message, remedy or "fix it, or name an image with --image")
 
 
-def _files_of_recipe(order: LaunchRequest) -> frozenset[str] | None:
+def _files_of_recipe(launch: LaunchRequest) -> frozenset[str] | None:
     """Return the files that would be in an image that cannot be made, None if that is unknown."""
     try:
-        return frozenset(paths(order.folder, recipe(order.job, order.folder).ignore))
+        return frozenset(paths(launch.folder, read_recipe(launch.job, launch.folder).ignore))
     except ImageError:
         return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.checks.price import format_options
 from distlaunch.checks.problem import error
+from distlaunch.price import format_options
 from distlaunch.text import plural
 from distlaunch.ui.console import GREEN, RED, YELLOW
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from distlaunch.checks.data import DataPlan
-    from distlaunch.checks.price import Cost, MachineOption
     from distlaunch.checks.problem import Problem, Severity
-    from distlaunch.checks.request_view import JobRequest, PoolRequest
     from distlaunch.errors import DistlaunchError
     from distlaunch.image import ImagePlan
+    from distlaunch.job.vertex.view import JobRequest, PoolRequest
+    from distlaunch.price import Cost, MachineOption
 
 _INDENT = " " * 11
 _CHANGED = "differs from the one that 'init' writes"

@@ -6,17 +6,17 @@ import re
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import error, warning
-from distlaunch.checks.request_view import job_request
 from distlaunch.errors import ImageError, JobFileError
 from distlaunch.image.reference import Reference
 from distlaunch.job import vertex
+from distlaunch.job.vertex.view import job_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from distlaunch.checks.problem import Problem
+    from distlaunch.job.launch import LaunchRequest
     from distlaunch.job.model import Job
-    from distlaunch.submit.plan import LaunchRequest
 
 _PROJECT, _BUCKET = "placeholder-project", "placeholder-bucket"
 _IMAGE = "placeholder-repository"
@@ -31,16 +31,16 @@ _REPOSITORY_PARTS = ("PROJECT", "REPOSITORY", "NAME")  # of an image in Artifact
 _CONTAINER_REGISTRY = re.compile(r"([a-z]+\.)?gcr\.io")
 
 
-def problems(order: LaunchRequest) -> Iterator[Problem]:
+def problems(launch: LaunchRequest) -> Iterator[Problem]:
     """Yield what keeps a job from being launched at all."""
-    job = order.job
-    yield from placeholders(job, of_account=not order.is_for_emulator)
-    if not order.is_for_emulator and re.fullmatch(_MY_BUCKET, order.requested_job_dir or ""):
+    job = launch.job
+    yield from placeholders(job, of_account=not launch.is_for_emulator)
+    if not launch.is_for_emulator and re.fullmatch(_MY_BUCKET, launch.requested_job_dir or ""):
         key = f"vertex.{vertex.SPECS[vertex.collection(job)]}.baseOutputDirectory.outputUriPrefix"
-        yield _placeholder(_BUCKET, "--job-dir" if order.job_dir else key, _YOUR_BUCKET)
-    yield from _image_name_problems(order)
+        yield _placeholder(_BUCKET, "--job-dir" if launch.job_dir else key, _YOUR_BUCKET)
+    yield from _image_name_problems(launch)
     yield from _repository_problems(job)
-    yield from _missing_settings(order)
+    yield from _missing_settings(launch)
 
 
 def placeholders(job: Job, *, of_account: bool = True) -> Iterator[Problem]:
@@ -78,8 +78,8 @@ def no_region() -> Problem:
     return error("no-region", "region", "no region set", remedy)
 
 
-def _missing_settings(order: LaunchRequest) -> Iterator[Problem]:
-    job = order.job
+def _missing_settings(launch: LaunchRequest) -> Iterator[Problem]:
+    job = launch.job
     if job.project is None:
         yield no_project()
     if job.region is None:
@@ -89,16 +89,16 @@ def _missing_settings(order: LaunchRequest) -> Iterator[Problem]:
             what = "no image set, and no repository for one"
             remedy = "set image.repository: HOST/PROJECT/REPOSITORY/NAME, or --image URI of one "
             yield error("no-image", "image", what, f"{remedy}that exists")
-        if order.job_dir_of("ID") is None:
+        if launch.job_dir_of("ID") is None:
             remedy = "set bucket: gs://BUCKET or --job-dir gs://BUCKET/FOLDER"
             yield error("no-job-dir", "bucket", "no bucket set for the job's output", remedy)
 
 
-def _image_name_problems(order: LaunchRequest) -> Iterator[Problem]:
+def _image_name_problems(launch: LaunchRequest) -> Iterator[Problem]:
     """Yield images that no registry can have, such as ``<region>-docker.pkg.dev/…``."""
-    for pool in job_request(order).pools:
+    for pool in job_request(launch).pools:
         if pool.image and (reason := _parse_error(pool.image)):
-            key = "image.uri" if pool.image == order.job.image.uri else pool.key("image")
+            key = "image.uri" if pool.image == launch.job.image.uri else pool.key("image")
             yield error("image-name", key, reason, "write the name of an image that exists")
 
 
@@ -132,8 +132,8 @@ def _repository_problems(job: Job) -> Iterator[Problem]:
         yield warning("repository-retired", "image.repository", what, remedy)
 
 
-def raise_if_incomplete(order: LaunchRequest) -> None:
+def raise_if_incomplete(launch: LaunchRequest) -> None:
     """Raise JobFileError with every reason why a job cannot be launched at all."""
-    lines = [problem.line for problem in problems(order) if problem.severity == "error"]
+    lines = [problem.line for problem in problems(launch) if problem.severity == "error"]
     if lines:
         raise JobFileError(lines)

@@ -6,11 +6,11 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from distlaunch.checks.request_view import ROLES
 from distlaunch.errors import DistlaunchError
 from distlaunch.job import ai_platform
 from distlaunch.job.load import FILE_NAME
 from distlaunch.job.validation import dotted_path
+from distlaunch.job.vertex.view import ROLES
 from distlaunch.job.yaml_document import display_path
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from distlaunch.checks.problem import Problem
+    from distlaunch.job.launch import LaunchRequest
     from distlaunch.job.yaml_document import Document
-    from distlaunch.submit.plan import LaunchRequest
 
 _Path = tuple[str | int, ...]
 
@@ -70,25 +70,25 @@ _KEY = re.compile(r"[a-z_]+(\.[\w-]+)*")
 _ONLY_IN_CONFIG = ("cluster.", "reduction_server")  # what --config replaces in distlaunch.yaml
 
 
-def locate(problems: Iterable[Problem], order: LaunchRequest) -> tuple[Problem, ...]:
+def locate(problems: Iterable[Problem], launch: LaunchRequest) -> tuple[Problem, ...]:
     """Return problems with the location of the keys that they are about.
 
     That is the option of the command line that set the key; else file, line and column. With
     ``--config`` keys and remedies are translated to the fields of that file.
     """
-    own = _File(order.folder / FILE_NAME)
-    config = _ConfigFile(order.config) if order.config else None
+    own = _File(launch.folder / FILE_NAME)
+    config = _ConfigFile(launch.config) if launch.config else None
     return tuple(
-        _located(problem, order, own, config) if _is_key(problem.where) else problem
+        _located(problem, launch, own, config) if _is_key(problem.where) else problem
         for problem in problems
     )
 
 
 def _located(
-    problem: Problem, order: LaunchRequest, own: _File, config: _ConfigFile | None
+    problem: Problem, launch: LaunchRequest, own: _File, config: _ConfigFile | None
 ) -> Problem:
     key = problem.where
-    if option := _option(problem, order):
+    if option := _option(problem, launch):
         return replace(problem, where=option)
     own_path = _path(key)
     own_steps, own_location = own.match(own_path)
@@ -102,17 +102,17 @@ def _located(
     return replace(problem, where=f"{own_location}: {key}")
 
 
-def _option(problem: Problem, order: LaunchRequest) -> str | None:
+def _option(problem: Problem, launch: LaunchRequest) -> str | None:
     """Return the option of the command line that set a key or a part of it."""
     key = problem.where
-    for override in order.overrides:
+    for override in launch.overrides:
         name = override.partition("=")[0]
         if f"{key}.".startswith(f"{name}.") or f"{name}.".startswith(f"{key}."):
             return f"--set {name}"
-    options = (word.partition("=")[0] for word in order.program_args if word.startswith("-"))
+    options = (word.partition("=")[0] for word in launch.program_args if word.startswith("-"))
     if key == "args" and any(option in problem.what for option in options):
         return "arguments after --"
-    return order.cli_overrides.get(key)
+    return launch.cli_overrides.get(key)
 
 
 def _is_key(where: str) -> bool:

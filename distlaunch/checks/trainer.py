@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from distlaunch.checks.problem import Problem
+    from distlaunch.job.launch import LaunchRequest
     from distlaunch.job.model import Job
-    from distlaunch.submit.plan import LaunchRequest
 
 RUN_TIMEOUT = 1_800  # seconds, as all of the validation data are read
 ONE_STEP = ("--epochs=1", "--steps-per-epoch=1", "--no-resume")
@@ -52,17 +52,17 @@ class Trainer:
     changed_task: str = ""  # the code by which it may have other options
 
 
-def find_trainer(order: LaunchRequest) -> Trainer | None:
+def find_trainer(launch: LaunchRequest) -> Trainer | None:
     """Return the program if it uses the trainer package, None if it is another one."""
-    arguments = _program_arguments(order.job)
-    package, _, name = order.job.module.rpartition(".")
-    if arguments is None or not package or order.job.is_script:
+    arguments = _program_arguments(launch.job)
+    package, _, name = launch.job.module.rpartition(".")
+    if arguments is None or not package or launch.job.is_script:
         return None
-    folder = order.folder.joinpath(*package.split("."))
+    folder = launch.folder.joinpath(*package.split("."))
     task = folder / f"{name}.py"
     if not _IMPORT.search(_text(task)):
         return None
-    copy = order.folder / resources.TRAINER
+    copy = launch.folder / resources.TRAINER
     library = copy if copy.is_dir() else resources.trainer_package()
     match = _VERSION.search(_text(library / "__init__.py"))
     if match is None:
@@ -70,10 +70,10 @@ def find_trainer(order: LaunchRequest) -> Trainer | None:
     options, problems = parse_arguments(arguments)
     original = resources.skeleton() / "base" / "trainer" / "task.py"
     is_changed = _parsing(_text(task)) != _parsing(_text(original))
-    changed_task = f"main() of {task.relative_to(order.folder).as_posix()}" if is_changed else ""
+    changed_task = f"main() of {task.relative_to(launch.folder).as_posix()}" if is_changed else ""
     own = library / "options.py"  # of a copy, which may have other options
-    if own.is_relative_to(order.folder) and _text(own) != _text(_OPTIONS):
-        changed_task = own.relative_to(order.folder).as_posix()
+    if own.is_relative_to(launch.folder) and _text(own) != _text(_OPTIONS):
+        changed_task = own.relative_to(launch.folder).as_posix()
     return Trainer(folder, package, library, match[1], options, tuple(problems), changed_task)
 
 
@@ -162,16 +162,16 @@ def _by_option(words: Iterable[str]) -> list[list[str]]:
     return [group for group in groups if group[0] not in ("-h", "--help")]
 
 
-def run_one_step(order: LaunchRequest, trainer: Trainer | None) -> list[Problem]:
+def run_one_step(launch: LaunchRequest, trainer: Trainer | None) -> list[Problem]:
     """Train one step in a process of this machine, in a temporary folder; it records the data."""
-    skipped = _reason_to_skip(order, trainer)
+    skipped = _reason_to_skip(launch, trainer)
     if skipped:
         return [skipped]
     with tempfile.TemporaryDirectory(prefix="distlaunch-check-") as folder:
-        args = [*order.job.args, *ONE_STEP, f"--job-dir={folder}"]
-        overrides = [*order.overrides, f"module={order.job.module}"]  # --config may name another
+        args = [*launch.job.args, *ONE_STEP, f"--job-dir={folder}"]
+        overrides = [*launch.overrides, f"module={launch.job.module}"]  # --config may name another
         options = [word for override in overrides for word in ("--set", override)]
-        reason = _failure(["local", "--workers=1", *options, "--", *args], order.folder)
+        reason = _failure(["local", "--workers=1", *options, "--", *args], launch.folder)
         if reason is None and not Path(folder, "summary.json").exists():
             reason = "exit code 0 before the end of training"
     if reason is None:
@@ -180,11 +180,11 @@ def run_one_step(order: LaunchRequest, trainer: Trainer | None) -> list[Problem]
     return [error("run-failed", "module", f"one step in one process: {reason}", remedy)]
 
 
-def _reason_to_skip(order: LaunchRequest, trainer: Trainer | None) -> Problem | None:
+def _reason_to_skip(launch: LaunchRequest, trainer: Trainer | None) -> Problem | None:
     if trainer is None:
         reason = "the program is not the trainer that 'distlaunch init' writes"
         remedy = "try it with 'distlaunch local'"
-    elif not (order.folder / FILE_NAME).exists():
+    elif not (launch.folder / FILE_NAME).exists():
         reason = f"'distlaunch local' needs {FILE_NAME}, which is missing"
         remedy = "write one with 'distlaunch init'"
     elif find_spec("tensorflow") is None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -17,15 +16,12 @@ import click
 from click.exceptions import Exit, NoArgsIsHelpError, NoSuchCommand
 
 from distlaunch import __version__
+from distlaunch.cli.settings import Settings
 from distlaunch.errors import DistlaunchError, OutputError, output_error
 from distlaunch.exit_codes import EXIT_ERROR, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
-
-    from distlaunch.ui.console import Console
-    from distlaunch.ui.events import Level
 
 # The module and the name of each click command, and its line in `distlaunch --help`.
 COMMANDS = {
@@ -51,26 +47,6 @@ COMMANDS = {
     "eject": ("eject:command", "Copy the trainer package into the project."),
     "tf-config": ("tf_config:command", "Print TF_CONFIG for your own machines."),
 }
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The global options."""
-
-    debug: bool = False
-    quiet: bool = False
-    log_level: str = "info"
-
-    def console(self) -> Console:
-        """Return a console that prints messages of the requested level."""
-        from distlaunch.ui.console import Console
-
-        return Console(cast("Level", "error" if self.quiet else self.log_level))
-
-    def show_copy(self, file: Path, copy: Path) -> None:
-        """Print that a file that is replaced was kept as a copy."""
-        if not self.quiet:
-            show(f"kept {file} as {copy}")
 
 
 class LazyGroup(click.Group):
@@ -179,16 +155,6 @@ def _globals_first(words: Sequence[str]) -> list[str]:
     dashes = words.index("--") if "--" in words else len(words)
     moved = [word for word in words[:dashes] if word in ("--debug", "--quiet", "-q")]
     return [*moved, *(word for word in words[:dashes] if word not in moved), *words[dashes:]]
-
-
-def show(line: str) -> None:
-    """Print a result on stdout; BrokenPipeError or OutputError is raised if that fails."""
-    from distlaunch.ui.console import visible
-
-    try:
-        click.echo(visible(line))
-    except OSError as error:
-        raise output_error(error) from None
 
 
 def _report_error(error: Exception) -> int:

@@ -10,7 +10,7 @@ import click
 from distlaunch.cli import options
 
 if TYPE_CHECKING:
-    from distlaunch.cli import Settings
+    from distlaunch.cli.settings import Settings
 
 
 @click.command("build")
@@ -34,14 +34,13 @@ def command(settings: Settings, /, *, no_push: bool, overrides: tuple[str, ...])
     from distlaunch.checks.project import dockerfile
     from distlaunch.image import execute_plan, plan_image
     from distlaunch.job.load import load_job
-    from distlaunch.render.templates import recipe
     from distlaunch.ui.progress_view import ProgressView
 
     console = settings.console()
     loaded = load_job(Path.cwd(), overrides=overrides)
     for note in loaded.notes:
         console.log(note, "warning")
-    plan = plan_image(loaded.job, Path.cwd(), recipe, push=not no_push)
+    plan = plan_image(loaded.job, Path.cwd(), push=not no_push)
     console.log(f"{plan.reference}: {plan.reason}")
     for problem in dockerfile.image_problems(loaded.job, plan.inputs) if plan.inputs else ():
         console.log(problem.line, "warning")

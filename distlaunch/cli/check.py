@@ -13,7 +13,7 @@ from distlaunch.errors import DistlaunchError, UsageError
 from distlaunch.exit_codes import EXIT_ERROR
 
 if TYPE_CHECKING:
-    from distlaunch.cli import Settings
+    from distlaunch.cli.settings import Settings
 
 
 @click.command("check", cls=NamedPassthroughCommand)

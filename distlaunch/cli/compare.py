@@ -15,7 +15,7 @@ from distlaunch.paths import COMPARISONS
 if TYPE_CHECKING:
     from types import SimpleNamespace
 
-    from distlaunch.compare.rounds import Comparison
+    from distlaunch.local.compare.rounds import Comparison
     from distlaunch.ui.console import Console
 
 DEFAULT_ROUNDS = 2
@@ -35,10 +35,10 @@ _OTHERS = {
 
 def compare(console: Console, values: SimpleNamespace, *, env: dict[str, str]) -> int:
     """Run the comparison, print and write its report, and return the exit code."""
-    from distlaunch.compare.rounds import Rounds
-    from distlaunch.compare.variants import plan_variants
+    from distlaunch.local.compare.rounds import Rounds
+    from distlaunch.local.compare.variants import plan_variants
     from distlaunch.local.job_folder import create_numbered
-    from distlaunch.local.order import load_project_job
+    from distlaunch.local.run_plan import load_project_job
     from distlaunch.local.run_spec import is_program
 
     given = [name for key, name in _OTHERS.items() if getattr(values, key)]
@@ -67,20 +67,20 @@ def compare(console: Console, values: SimpleNamespace, *, env: dict[str, str]) -
 
 
 def _report(console: Console, comparison: Comparison, *, as_json: bool) -> None:
-    from distlaunch.compare import report
-    from distlaunch.compare.verdict import judge
+    from distlaunch.local.compare import page
+    from distlaunch.local.compare.verdict import judge
     from distlaunch.text import table
 
     verdict = judge(comparison.figures, cores=comparison.cores)
-    for note in report.write_files(comparison, verdict):
+    for note in page.write_files(comparison, verdict):
         console.log(note)
     if comparison.is_interrupted:
         console.log("interrupted: the figures are those of the runs before", "warning")
     if as_json:
-        console.result(json.dumps(report.to_json(comparison, verdict)))
+        console.result(json.dumps(page.to_json(comparison, verdict)))
     else:
-        chart = report.speed_chart(comparison, _CHART_WIDTH)
-        parts = [table(report.rows(comparison)), chart, verdict.text]
+        chart = page.speed_chart(comparison, _CHART_WIDTH)
+        parts = [table(page.rows(comparison)), chart, verdict.text]
         console.result("\n\n".join(filter(None, parts)))
         console.log(f"charts: {comparison.folder / 'compare.html'}")
     console.drain()

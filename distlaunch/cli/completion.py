@@ -52,7 +52,7 @@ def runs_and_jobs(_context: click.Context) -> Iterable[str]:
 @_completion
 def job_tasks(context: click.Context) -> Iterable[str]:
     """Return the tasks of the job of the command line."""
-    from distlaunch.google.logs import task_names
+    from distlaunch.engines.vertex.log_query import task_names
     from distlaunch.submit.records import Records
 
     record = Records(Path.cwd()).find(context.params.get("job"))

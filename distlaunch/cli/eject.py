@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from distlaunch import scaffold
-from distlaunch.cli import show
+from distlaunch.cli.settings import show
 from distlaunch.text import plural
 
 if TYPE_CHECKING:
-    from distlaunch.cli import Settings
+    from distlaunch.cli.settings import Settings
 
 
 @click.command("eject")

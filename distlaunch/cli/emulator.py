@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from distlaunch.cli import Settings
+    from distlaunch.cli.settings import Settings
     from distlaunch.emulator.emulator import RunWith
 
 PORT = 8085
@@ -93,10 +93,10 @@ def command(
       export DISTLAUNCH_ENDPOINT=http://127.0.0.1:8085
       distlaunch submit
     """  # noqa: D301 - click wants the character that this is an escape for
-    from distlaunch.cli import show
+    from distlaunch.cli.settings import show
     from distlaunch.emulator.emulator import Emulator
     from distlaunch.emulator.faults import Faults
-    from distlaunch.ui.interrupts import StopSignals
+    from distlaunch.interrupts import StopSignals
 
     console = settings.console()
     lock = threading.Lock()

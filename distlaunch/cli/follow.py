@@ -5,20 +5,27 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.engines.vertex.client import is_loopback
+from distlaunch.engines.vertex.follow import EMULATOR, GOOGLE, JobFollower
+from distlaunch.engines.vertex.jobs import (
+    JobState,
+    console_url,
+    has_ended,
+    job_id,
+    state,
+    tensorboard_url,
+)
+from distlaunch.engines.vertex.log_query import task_names
+from distlaunch.engines.vertex.log_reader import LogSelection
+from distlaunch.events import Notice
 from distlaunch.exit_codes import EXIT_INTERRUPTED, EXIT_JOB_FAILED
-from distlaunch.google.client import is_loopback
-from distlaunch.google.follow import EMULATOR, GOOGLE, JobFollower
-from distlaunch.google.jobs import JobState, console_url, has_ended, job_id, state, tensorboard_url
-from distlaunch.google.logs import task_names
-from distlaunch.google.tail import LogSelection
 from distlaunch.submit import launcher as launches
-from distlaunch.ui.events import Notice
 from distlaunch.ui.progress_view import JsonProgressView, ProgressView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from distlaunch.google.jobs import Jobs
+    from distlaunch.engines.vertex.jobs import Jobs
     from distlaunch.submit.launcher import Launched, Launcher
     from distlaunch.submit.records import Record
     from distlaunch.ui.console import Console

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from distlaunch.cli import completion, options, runs, show
+from distlaunch.cli import completion, options, runs
+from distlaunch.cli.settings import show
 from distlaunch.errors import DistlaunchError, UsageError
 
 if TYPE_CHECKING:
-    from distlaunch.cli import Settings
+    from distlaunch.cli.settings import Settings
     from distlaunch.submit.lookup import JobLocator
 
 _MACHINE = re.compile(r"([a-z0-9-]+)(?::([A-Z0-9_]+)(?::([1-9][0-9]?))?)?")
@@ -72,10 +73,10 @@ def command(
     first one is of the model in question; more of them make the forecast better: another number of
     workers, another batch size.
     """
-    from distlaunch.forecast import report
-    from distlaunch.forecast.clusters import Clusters
-    from distlaunch.forecast.measured import measured_run
-    from distlaunch.google.client import is_loopback
+    from distlaunch.engines.vertex.client import is_loopback
+    from distlaunch.price.forecast import table
+    from distlaunch.price.forecast.clusters import Clusters
+    from distlaunch.runs.measured import measured_run
 
     console = settings.console()
     clusters = Clusters(Path.cwd(), locator.region)
@@ -96,7 +97,7 @@ def command(
         raise DistlaunchError("; ".join(refusals))
     for refusal in refusals:
         console.log(refusal, "warning")
-    show(json.dumps(report.to_json(shapes, refusals)) if as_json else report.to_text(shapes))
+    show(json.dumps(table.to_json(shapes, refusals)) if as_json else table.to_text(shapes))
 
 
 def _parse(text: str) -> tuple[str, str | None, int]:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from distlaunch import resources, scaffold
-from distlaunch.cli import completion, show
+from distlaunch.cli import completion
+from distlaunch.cli.settings import show
 from distlaunch.errors import UsageError
 
 if TYPE_CHECKING:
-    from distlaunch.cli import Settings
+    from distlaunch.cli.settings import Settings
 
 DEFAULT_STARTER = "digits"
 

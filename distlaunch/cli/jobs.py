@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from distlaunch.cli import completion, options, show
+from distlaunch.cli import completion, options
+from distlaunch.cli.settings import show
 from distlaunch.errors import UsageError
 
 if TYPE_CHECKING:
-    from distlaunch.cli import Settings
+    from distlaunch.cli.settings import Settings
     from distlaunch.submit.lookup import JobLocator, LocatedJob
 
 
@@ -27,16 +28,16 @@ def status(_: Settings, located: LocatedJob, *, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from distlaunch.google import report
-    from distlaunch.google.failure import find_failure
+    from distlaunch.engines.vertex.failure import find_failure
+    from distlaunch.runs import job_status
 
     job, jobs = located.job, located.jobs
     failure = find_failure(jobs, job)
     if as_json:
-        facts = report.as_json(job, jobs.project, jobs.session.endpoint)
+        facts = job_status.as_json(job, jobs.project, jobs.session.endpoint)
         show(_json(facts | {"failure": asdict(failure) if failure else None}))
         return
-    show(report.describe(job, jobs.project, jobs.session.endpoint))
+    show(job_status.describe(job, jobs.project, jobs.session.endpoint))
     if failure and (text := failure.text(with_lines=True)):
         show(f"\n{text}")
 
@@ -102,11 +103,11 @@ def logs(
     ended without success. Ctrl-C does not affect the job.
     """
     from distlaunch.cli.follow import follow_log, job_view
-    from distlaunch.google.jobs import has_ended, job_id, state
-    from distlaunch.google.logs import check_tasks, task_names
-    from distlaunch.google.tail import LogReader, LogSelection
+    from distlaunch.engines.vertex.jobs import has_ended, job_id, state
+    from distlaunch.engines.vertex.log_query import check_tasks, task_names
+    from distlaunch.engines.vertex.log_reader import LogReader, LogSelection
+    from distlaunch.events import Notice
     from distlaunch.notify import Ending, notify_at_end
-    from distlaunch.ui.events import Notice
 
     if notify and not is_following:
         raise UsageError("--notify needs --follow")
@@ -160,14 +161,16 @@ def list_jobs(
 
         list_runs(settings, limit, as_json=as_json)
         return
-    from distlaunch.google import report
+    from distlaunch.runs import job_status
 
     jobs = locator.jobs()
     newest = jobs.newest(limit, all_jobs=all_jobs)
     if as_json:
-        show(_json([report.as_json(job, jobs.project, jobs.session.endpoint) for job in newest]))
+        show(
+            _json([job_status.as_json(job, jobs.project, jobs.session.endpoint) for job in newest])
+        )
     elif newest:
-        show(report.listing(newest))
+        show(job_status.listing(newest))
     else:
         hint = "" if all_jobs else " submitted by distlaunch (--all lists others)"
         settings.console().log(f"no jobs in project {jobs.project}, region {jobs.region}{hint}")
@@ -178,8 +181,8 @@ def list_jobs(
 @options.as_json
 def cancel(_: Settings, located: LocatedJob, *, as_json: bool) -> None:
     """Cancel a job; Vertex AI ends it within a minute or two."""
+    from distlaunch.engines.vertex.jobs import has_ended, job_id, state
     from distlaunch.errors import DistlaunchError
-    from distlaunch.google.jobs import has_ended, job_id, state
     from distlaunch.submit.records import Records
 
     job, name, records = located.job, job_id(located.job), Records(Path.cwd())

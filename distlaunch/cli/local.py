@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from distlaunch.checks.project.fit_calls import PythonProgram
-    from distlaunch.cli import Settings
+    from distlaunch.cli.settings import Settings
     from distlaunch.job.model import Job
     from distlaunch.local.job_folder import JobFolder
     from distlaunch.local.run_spec import Command, Container, Module, RunSpec
@@ -124,44 +124,44 @@ def command(settings: Settings, /, **values: Any) -> int:
         return compare(console, local_options, env=env)
     if local_options.rounds:
         raise UsageError("--rounds needs --compare or --batch-sizes")
-    order, folder, job = _plan(console, local_options, debug=settings.debug)
-    ending = Ending(order.job_id, str(folder.job_dir))
+    spec, folder, job = _plan(console, local_options, debug=settings.debug)
+    ending = Ending(spec.job_id, str(folder.job_dir))
     with folder.lock(), notify_at_end(local_options.notify, ending, console.log):
-        ending.code = _run(console, order, folder, job, as_json=local_options.as_json)
+        ending.code = _run(console, spec, folder, job, as_json=local_options.as_json)
     return ending.code
 
 
 def _run(
-    console: Console, order: RunSpec, folder: JobFolder, job: Job | None, *, as_json: bool
+    console: Console, spec: RunSpec, folder: JobFolder, job: Job | None, *, as_json: bool
 ) -> int:
     """Run the job, show its events and return the exit code."""
     from distlaunch.checks.data import record
     from distlaunch.checks.project.fit_calls import FIT_ALONE
+    from distlaunch.events import Notice
     from distlaunch.local.host_resources import this_machine
     from distlaunch.local.run_spec import Module
     from distlaunch.local.runner import Runner
     from distlaunch.runs.record import end_record, start_record
-    from distlaunch.ui.events import Notice
     from distlaunch.ui.progress_view import JsonProgressView, ProgressView
 
-    module = order.program.name if isinstance(order.program, Module) else ""
-    source = order.work_dir.joinpath(*module.split(".")[:-1], "data.py")
+    module = spec.program.name if isinstance(spec.program, Module) else ""
+    source = spec.work_dir.joinpath(*module.split(".")[:-1], "data.py")
     source_hash = record.hash_source(source) if module else None
     before = folder.summary_version()
-    tasks = [str(task) for task in order.cluster.tasks()]
+    tasks = [str(task) for task in spec.cluster.tasks()]
     with (JsonProgressView if as_json else ProgressView)(console, tasks) as view:
-        machine = this_machine(order.env).describe()
-        cluster = f"{order.cluster.describe()} on this machine ({machine})"
+        machine = this_machine(spec.env).describe()
+        cluster = f"{spec.cluster.describe()} on this machine ({machine})"
         view.handle(Notice(f"{cluster} · job folder {folder.job_dir}"))
-        alone = _program_of_one_task(order)
+        alone = _program_of_one_task(spec)
         if alone and (call := alone.fit_call()):
             view.handle(Notice(f"{call}: {FIT_ALONE}; {_remedy(alone)}", "warning"))
         run = None
         with _record_errors(view):
-            run = start_record(order, job, machine)
+            run = start_record(spec, job, machine)
         code = EXIT_ERROR
         try:
-            outcome = Runner(order, view).run()
+            outcome = Runner(spec, view).run()
             code = outcome.code
         finally:
             if run:
@@ -169,24 +169,24 @@ def _run(
                     end_record(run, folder.path, code)
         if outcome.code == 0:
             if alone and not outcome.has_cluster:
-                count = sum(task.is_training for task in order.cluster.tasks())
+                count = sum(task.is_training for task in spec.cluster.tasks())
                 text = f"no task listened at its address of TF_CONFIG: {count} tasks ran apart"
                 view.handle(
                     Notice(f"{text}, each with a model of its own; {_remedy(alone)}", "warning")
                 )
             summary = folder.summary() if folder.summary_version() != before else None
             if summary:
-                record.save(order.work_dir, source, source_hash, summary)
+                record.save(spec.work_dir, source, source_hash, summary)
             with suppress(BrokenPipeError):  # the job has succeeded, even if stdout is closed
                 view.summarise(summary, logs=str(folder.logs_dir))
-        return _audit(outcome, view, as_json=as_json) if order.audit else outcome.code
+        return _audit(outcome, view, as_json=as_json) if spec.audit else outcome.code
 
 
 @contextmanager
 def _record_errors(view: ProgressView) -> Iterator[None]:
     """Report that a run's record cannot be written; the run is more important."""
     from distlaunch.errors import os_reason
-    from distlaunch.ui.events import Notice
+    from distlaunch.events import Notice
 
     try:
         yield
@@ -195,19 +195,19 @@ def _record_errors(view: ProgressView) -> Iterator[None]:
         view.handle(Notice(text, "warning"))
 
 
-def _program_of_one_task(order: RunSpec) -> PythonProgram | None:
+def _program_of_one_task(spec: RunSpec) -> PythonProgram | None:
     """Return the program of several tasks if it does not use the trainer package."""
     from distlaunch.checks.project.fit_calls import PythonProgram
     from distlaunch.job.model import FIT_MODULE
     from distlaunch.local.run_spec import Command, Module
 
-    if sum(task.is_training for task in order.cluster.tasks()) < 2:
+    if sum(task.is_training for task in spec.cluster.tasks()) < 2:
         return None
-    match order.program:
+    match spec.program:
         case Module(name) if name != FIT_MODULE:
-            return PythonProgram.of_module(order.work_dir, name)
+            return PythonProgram.of_module(spec.work_dir, name)
         case Command(words):
-            return PythonProgram.of_words(order.work_dir, words)
+            return PythonProgram.of_words(spec.work_dir, words)
     return None
 
 
@@ -217,8 +217,8 @@ def _remedy(program: PythonProgram) -> str:
 
 def _audit(outcome: Outcome, view: ProgressView, *, as_json: bool) -> int:
     """Show the result of the audit and return the exit code."""
+    from distlaunch.events import Notice
     from distlaunch.local.audit import audit
-    from distlaunch.ui.events import Notice
 
     if outcome.code:
         view.handle(Notice("audit: not verified, because the job failed", "warning"))
@@ -241,7 +241,7 @@ def _plan(
     """Return what to run, its job folder, and the job of the job file."""
     from distlaunch.job.job_dir import job_dir_in
     from distlaunch.local.job_folder import choose
-    from distlaunch.local.order import load_project_job, local_cluster, require_tensorflow
+    from distlaunch.local.run_plan import load_project_job, local_cluster, require_tensorflow
     from distlaunch.local.run_spec import (
         Fault,
         Module,
@@ -270,7 +270,7 @@ def _plan(
         options.check_here(console, replace(job, tuning=None), words, values.overrides)
     in_file = job_dir_in(job.args) if job and isinstance(program, Module) else None
     folder = choose(project, values.resume, in_words or values.job_dir, in_file)
-    order = RunSpec(
+    spec = RunSpec(
         job_id=folder.job_id,
         cluster=cluster,
         program=_container(job, program, console) if values.docker else program,
@@ -282,7 +282,7 @@ def _plan(
         faults=faults,
         audit=values.audit,
     )
-    return order, folder, job
+    return spec, folder, job
 
 
 def _option_variables(devices: int | None, *, debug: bool) -> dict[str, str]:
@@ -297,12 +297,11 @@ def _container(job: Job | None, program: Module | Command, console: Console) -> 
     """Return the job's image as a program; it is built if Docker does not have it."""
     from distlaunch import image
     from distlaunch.local.run_spec import Container, Module
-    from distlaunch.render.templates import recipe
     from distlaunch.ui.progress_view import ProgressView
 
     if job is None or not isinstance(program, Module):
         raise UsageError("--docker runs the job's image: leave out the program after '--'")
-    plan = image.plan_image(job, Path.cwd(), recipe, push=False)
+    plan = image.plan_image(job, Path.cwd(), push=False)
     see = ProgressView(console, ["image"]).handle
     uri = image.execute_plan(plan, see, push=False, progress=console.progress)
     return Container(uri, program.args)

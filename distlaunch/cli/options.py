@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
-    from distlaunch.cli import Settings
+    from distlaunch.cli.settings import Settings
+    from distlaunch.job.launch import LaunchRequest
     from distlaunch.job.model import Job
     from distlaunch.submit.lookup import JobLocator
-    from distlaunch.submit.plan import LaunchRequest
     from distlaunch.ui.console import Console
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
@@ -147,10 +147,10 @@ def check_notify(notify: str | None, *, detach: bool) -> None:
 
 def load_launch(options: SimpleNamespace) -> tuple[LaunchRequest, list[str]]:
     """Read the job of `launch_options`; return what to launch, and notes to print as warnings."""
-    from distlaunch.google import auth
+    from distlaunch.engines.vertex import auth
     from distlaunch.job.job_dir import job_dir_in, replace_job_dir
+    from distlaunch.job.launch import LaunchRequest
     from distlaunch.job.load import load_job
-    from distlaunch.submit.plan import LaunchRequest
 
     words = options.program_args
     reject_launcher_options(words)
@@ -198,11 +198,11 @@ def load_launch(options: SimpleNamespace) -> tuple[LaunchRequest, list[str]]:
 def check_here(console: Console, job: Job, words: Sequence[str], overrides: Sequence[str]) -> bool:
     """Check a project's code before it runs here; return whether the trainer package trains."""
     from distlaunch.checks.local_run import check_project
-    from distlaunch.submit.plan import LaunchRequest
+    from distlaunch.job.launch import LaunchRequest
 
     job = replace(job, args=(*job.args, *words))
-    order = LaunchRequest(Path.cwd(), job, overrides=tuple(overrides), program_args=tuple(words))
-    problems, is_trainer = check_project(order)
+    launch = LaunchRequest(Path.cwd(), job, overrides=tuple(overrides), program_args=tuple(words))
+    problems, is_trainer = check_project(launch)
     for problem in problems:
         console.log(f"{problem.line} [{problem.code}]", problem.severity)
     return is_trainer

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from distlaunch.cli import options, show
+from distlaunch.cli import options
+from distlaunch.cli.settings import show
 
 if TYPE_CHECKING:
-    from distlaunch.cli import Settings
-    from distlaunch.render.templates import Format
+    from distlaunch.cli.settings import Settings
+    from distlaunch.render import Format
 
 
 @click.command("render")
@@ -59,7 +60,7 @@ def command(
     """  # noqa: D301 - click wants the character that this is an escape for
     from distlaunch.checks.required_fields import placeholders
     from distlaunch.job.load import load_job
-    from distlaunch.render.files import render
+    from distlaunch.render import render
 
     folder = Path.cwd()
     loaded = load_job(folder, config=config, overrides=overrides, replace_retired=replace_retired)

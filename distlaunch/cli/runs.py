@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from distlaunch.cli import completion, options, show
+from distlaunch.cli import completion, options
+from distlaunch.cli.settings import show
 from distlaunch.errors import DistlaunchError, GoogleError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from distlaunch.cli import Settings
-    from distlaunch.google.client import Session
+    from distlaunch.cli.settings import Settings
+    from distlaunch.engines.vertex.client import Session
     from distlaunch.runs.fetch import DownloadProgress
     from distlaunch.runs.view import RunView
     from distlaunch.submit.lookup import JobLocator
@@ -26,14 +27,14 @@ DEFAULT_KEEP = 10
 
 def list_runs(settings: Settings, limit: int, *, as_json: bool) -> None:
     """Print the runs of this project on this machine."""
-    from distlaunch.runs import report
+    from distlaunch.runs import tables
     from distlaunch.runs.view import local_runs, with_disk_use
 
     runs = [with_disk_use(run) for run in local_runs(Path.cwd())[:limit]]
     if as_json:
         show(_json([run.as_json() | {"metrics": run.metrics} for run in runs]))
     elif runs:
-        show(report.listing(runs))
+        show(tables.listing(runs))
     else:
         settings.console().log("no local runs here; 'distlaunch local' makes one")
 
@@ -50,14 +51,14 @@ def show_run(_: Settings, locator: JobLocator, *, name: str | None, as_json: boo
     RUN is a local run's id or folder, JOB as for 'distlaunch status' (default: the newest run, or
     the newest job if it was submitted later).
     """
-    from distlaunch.runs import report
+    from distlaunch.runs import tables
     from distlaunch.runs.view import with_disk_use
 
     view = with_disk_use(find(locator, name)[0])
     if as_json:
         show(_json(view.as_json() | {"metrics": view.metrics}))
     else:
-        show(report.whole(view))
+        show(tables.whole(view))
 
 
 @click.command("diff")
@@ -67,15 +68,15 @@ def show_run(_: Settings, locator: JobLocator, *, name: str | None, as_json: boo
 @options.as_json
 def diff(settings: Settings, locator: JobLocator, *, one: str, other: str, as_json: bool) -> None:
     """Show what differs between two runs or jobs: configuration, code, data, metrics."""
-    from distlaunch.runs import report
+    from distlaunch.runs import tables
 
     first, second = find(locator, one)[0], find(locator, other)[0]
-    found = report.differences(first, second)
+    found = tables.differences(first, second)
     if as_json:
         rows = [{"name": name, "a": a, "b": b} for name, a, b in found]
         show(_json({"a": first.id, "b": second.id, "differences": rows}))
     elif found:
-        show(report.comparison(first, second))
+        show(tables.comparison(first, second))
     else:
         settings.console().log(f"{first.id} and {second.id} do not differ")
 
@@ -103,7 +104,7 @@ def prune(
 ) -> None:
     """Remove old local runs, after saying which; runs that still run are kept."""
     from distlaunch.runs import prune as pruning
-    from distlaunch.runs import report
+    from distlaunch.runs import tables
     from distlaunch.runs.view import UNKNOWN, local_runs, with_disk_use
 
     project = Path.cwd()
@@ -114,7 +115,7 @@ def prune(
     old = pruning.runs_to_remove(listed, keep=keep, older_than=older_than)
     runs = [with_disk_use(run) for run in old]
     if runs and not as_json:
-        show(report.listing(runs))
+        show(tables.listing(runs))
     if runs and not is_confirmed and not _confirm(f"remove {_size_of(runs)}?"):
         raise click.Abort
     removed = [run for run in runs if pruning.remove_run(project, run)]
@@ -181,7 +182,7 @@ def fetch(
     Checksums are verified. The files of a local run are copied.
     """
     from distlaunch import files
-    from distlaunch.runs import report
+    from distlaunch.runs import tables
     from distlaunch.runs.fetch import copy_folder, fetch_folder
     from distlaunch.text import plural
 
@@ -198,7 +199,7 @@ def fetch(
     if folder.startswith("gs://"):
 
         def on_progress(progress: DownloadProgress) -> None:
-            console.progress(report.progress_bar(progress))
+            console.progress(tables.progress_bar(progress))
 
         fetched = fetch_folder(session or locator.jobs().session, folder, target, on_progress)
         console.progress("")
@@ -208,7 +209,7 @@ def fetch(
         facts = {"id": view.id, "source": folder, "output": str(target)}
         show(_json(facts | {"files": fetched.files, "new_bytes": fetched.new_bytes}))
     else:
-        show(f"{target}: {plural(fetched.files, 'file')}, {report.size(fetched.new_bytes)} new")
+        show(f"{target}: {plural(fetched.files, 'file')}, {tables.size(fetched.new_bytes)} new")
 
 
 def _default_folder(name: str, part: str) -> Path:
@@ -252,10 +253,10 @@ def find(locator: JobLocator, name: str | None) -> tuple[RunView, Session | None
 
 
 def _size_of(runs: Sequence[RunView]) -> str:
-    from distlaunch.runs import report
+    from distlaunch.runs import tables
     from distlaunch.text import plural
 
-    return f"{plural(len(runs), 'run')}, {report.size(sum(run.bytes or 0 for run in runs))}"
+    return f"{plural(len(runs), 'run')}, {tables.size(sum(run.bytes or 0 for run in runs))}"
 
 
 def _confirm(question: str) -> bool:

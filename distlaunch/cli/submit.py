@@ -21,11 +21,12 @@ from distlaunch.exit_codes import EXIT_ERROR
 
 if TYPE_CHECKING:
     from distlaunch.checks.report import Report
-    from distlaunch.cli import Settings
-    from distlaunch.google.client import Session
+    from distlaunch.cli.settings import Settings
+    from distlaunch.engines.vertex.client import Session
+    from distlaunch.job.launch import LaunchRequest
     from distlaunch.notify import Ending
     from distlaunch.submit.launcher import Launched, Launcher
-    from distlaunch.submit.plan import LaunchRequest, SubmitPlan
+    from distlaunch.submit.plan import SubmitPlan
     from distlaunch.ui.console import Console
 
 MAX_FILES = 50  # that a dry run lists
@@ -68,16 +69,16 @@ def command(settings: Settings, /, **values: Any) -> int:
     options = SimpleNamespace(**values)
     check_notify(options.notify, detach=options.detach)
     console = settings.console()
-    order, notes = load_launch(options)
-    ending = Ending(order.job.name, order.job_dir or "", cancels=options.cancel_on_interrupt)
+    launch, notes = load_launch(options)
+    ending = Ending(launch.job.name, launch.job_dir or "", cancels=options.cancel_on_interrupt)
     with notify_at_end(None if options.dry_run else options.notify, ending, console.log):
-        ending.code = _submit(console, order, notes, options, ending)
+        ending.code = _submit(console, launch, notes, options, ending)
     return ending.code
 
 
 def _submit(
     console: Console,
-    order: LaunchRequest,
+    launch: LaunchRequest,
     notes: list[str],
     options: SimpleNamespace,
     ending: Ending,
@@ -85,7 +86,7 @@ def _submit(
     """Submit and follow a job, and return the exit code."""
     from distlaunch.cli.follow import follow_or_detach
 
-    submitted = launch_job(console, order, notes, options)
+    submitted = launch_job(console, launch, notes, options)
     if isinstance(submitted, int):
         return submitted
     record = submitted.launched.record
@@ -111,11 +112,11 @@ class Submitted(NamedTuple):
 
 
 def launch_job(
-    console: Console, order: LaunchRequest, notes: list[str], options: SimpleNamespace
+    console: Console, launch: LaunchRequest, notes: list[str], options: SimpleNamespace
 ) -> Submitted | int:
     """Check, build, push and submit a job, or return the exit code if none is submitted."""
-    from distlaunch.google.client import connect
-    from distlaunch.google.jobs import Jobs
+    from distlaunch.engines.vertex.client import connect
+    from distlaunch.engines.vertex.jobs import Jobs
     from distlaunch.submit.launcher import Launcher
     from distlaunch.submit.plan import plan_submit
     from distlaunch.ui.progress_view import ProgressView
@@ -127,12 +128,12 @@ def launch_job(
     session, connection_error = None, None
     if not options.dry_run:
         try:
-            session = connect(order.endpoint, project=order.job.project, show_message=console.log)
+            session = connect(launch.endpoint, project=launch.job.project, show_message=console.log)
         except GoogleError as error:
             connection_error = error  # reported after the problems of the job
-    report = _check(order, options, session)
+    report = _check(launch, options, session)
     _show_report(console, report, has_verdict=not connection_error)
-    _show_forecast(console, order)
+    _show_forecast(console, launch)
     if not report.is_ready:
         if options.as_json:
             console.result(json.dumps({"event": "refused", **report.as_json()}, ensure_ascii=False))
@@ -140,24 +141,24 @@ def launch_job(
         return EXIT_ERROR
     if connection_error:
         raise connection_error
-    plan = plan_submit(order, report.image if report.registry_contacted else None)
+    plan = plan_submit(launch, report.image if report.registry_contacted else None)
     if session is None:
         _show_dry_run(console, plan, verbose=options.verbose)
         return 0
-    jobs = Jobs(session, str(order.job.project), str(order.job.region))
+    jobs = Jobs(session, str(launch.job.project), str(launch.job.region))
     view = ProgressView(console, ["image"])
-    launcher = Launcher(order.folder, jobs, view.handle, show_message=console.log)
+    launcher = Launcher(launch.folder, jobs, view.handle, show_message=console.log)
     launched = launcher.launch(plan, console.progress, is_new=options.is_new)
-    return Submitted(launched, launcher, report, order.job.scheduling.max_wait)
+    return Submitted(launched, launcher, report, launch.job.scheduling.max_wait)
 
 
-def _check(order: LaunchRequest, options: SimpleNamespace, session: Session | None) -> Report:
+def _check(launch: LaunchRequest, options: SimpleNamespace, session: Session | None) -> Report:
     from distlaunch.checks.preflight import CheckOptions, run_checks, skip_checks
 
     scope = CheckOptions(catalogue=options.catalogue, prices=options.prices)
     if options.no_check:
-        return skip_checks(order, scope)
-    return run_checks(order, scope, session=session)
+        return skip_checks(launch, scope)
+    return run_checks(launch, scope, session=session)
 
 
 def _show_report(console: Console, report: Report, *, has_verdict: bool) -> None:
@@ -171,12 +172,12 @@ def _show_report(console: Console, report: Report, *, has_verdict: bool) -> None
         console.log(format_verdict(report))
 
 
-def _show_forecast(console: Console, order: LaunchRequest) -> None:
+def _show_forecast(console: Console, launch: LaunchRequest) -> None:
     """Print the time and the price of the whole job, if its local runs allow a forecast."""
-    from distlaunch.forecast.clusters import total_for
-    from distlaunch.runs.view import local_runs
+    from distlaunch.price.forecast.clusters import total_for
+    from distlaunch.runs.measured import measured_runs
 
-    total = total_for(order.job, order.folder, local_runs(order.folder))
+    total = total_for(launch.job, launch.folder, measured_runs(launch.folder))
     if total:
         console.log(f"forecast: {total.describe_total()}")
 

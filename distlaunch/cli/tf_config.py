@@ -7,7 +7,8 @@ import shlex
 
 import click
 
-from distlaunch.cli import completion, show
+from distlaunch.cli import completion
+from distlaunch.cli.settings import show
 
 _MOST_LISTED = 12
 # Evaluated by a shell, the lines of several machines must not set TF_CONFIG to the last one's.

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from distlaunch.checks.report import Report
-    from distlaunch.cli import Settings
-    from distlaunch.google.follow import JobFollower
-    from distlaunch.google.jobs import Jobs
+    from distlaunch.cli.settings import Settings
+    from distlaunch.engines.vertex.follow import JobFollower
+    from distlaunch.engines.vertex.jobs import Jobs
     from distlaunch.job.model import Tuning
     from distlaunch.notify import Ending
     from distlaunch.submit.lookup import LocatedJob
-    from distlaunch.tune.report import TrialPrice
+    from distlaunch.tune.search_view import TrialPrice
     from distlaunch.tune.trial import Trial
     from distlaunch.ui.console import Console
     from distlaunch.ui.progress_view import ProgressView
@@ -117,15 +117,15 @@ def _submit(console: Console, values: SimpleNamespace, ending: Ending) -> int:
     from distlaunch.redaction import redact_words
     from distlaunch.submit.launcher import job_goes_on
 
-    order, notes = options.load_launch(values)
-    if not vertex.is_tuned(order.job):
+    launch, notes = options.load_launch(values)
+    if not vertex.is_tuned(launch.job):
         raise _nothing_to_tune()
-    if order.job.tuning:
-        tuning = _with_counts(order.job.tuning, values.trials, values.parallel)
-        order = replace(order, job=replace(order.job, tuning=tuning))
+    if launch.job.tuning:
+        tuning = _with_counts(launch.job.tuning, values.trials, values.parallel)
+        launch = replace(launch, job=replace(launch.job, tuning=tuning))
     elif values.trials or values.parallel:
         raise UsageError("--trials and --parallel: set them in the file of --config")
-    submitted = launch_job(console, order, notes, values)
+    submitted = launch_job(console, launch, notes, values)
     if isinstance(submitted, int):
         return submitted
     record = submitted.launched.record
@@ -148,7 +148,7 @@ def _submit(console: Console, values: SimpleNamespace, ending: Ending) -> int:
 
 def _attach(console: Console, values: SimpleNamespace, ending: Ending) -> int:
     """Follow a tuning job that exists."""
-    from distlaunch.google.jobs import job_id
+    from distlaunch.engines.vertex.jobs import job_id
     from distlaunch.submit.lookup import JobLocator
 
     locator = JobLocator(Path.cwd(), values.endpoint, values.project, values.region, console.log)
@@ -176,10 +176,10 @@ def _follow(
     import time
 
     from distlaunch import timestamps
-    from distlaunch.google.client import is_loopback
-    from distlaunch.google.follow import EMULATOR, GOOGLE, JobFollower
-    from distlaunch.google.jobs import JobState, has_ended, job_id, state
-    from distlaunch.tune.report import SearchView
+    from distlaunch.engines.vertex.client import is_loopback
+    from distlaunch.engines.vertex.follow import EMULATOR, GOOGLE, JobFollower
+    from distlaunch.engines.vertex.jobs import JobState, has_ended, job_id, state
+    from distlaunch.tune.search_view import SearchView
     from distlaunch.tune.trial import Study, read_cloud_trials
     from distlaunch.ui.progress_view import ProgressView
 
@@ -244,7 +244,7 @@ def _leave(
 def _tune_here(console: Console, values: SimpleNamespace, ending: Ending) -> int:
     """Run the trials on this machine, show them, and return the exit code."""
     from distlaunch.files import is_file_name
-    from distlaunch.local.order import (
+    from distlaunch.local.run_plan import (
         check_no_job_dir,
         load_project_job,
         local_cluster,
@@ -254,8 +254,8 @@ def _tune_here(console: Console, values: SimpleNamespace, ending: Ending) -> int
     from distlaunch.paths import SEARCHES
     from distlaunch.redaction import redact_words
     from distlaunch.tune.local_search import LocalSearch, SearchPlan, move_aside
-    from distlaunch.tune.report import SearchView, exit_code_of
     from distlaunch.tune.search import check_search
+    from distlaunch.tune.search_view import SearchView, exit_code_of
     from distlaunch.tune.trial import Study
 
     _reject_cloud_options()
@@ -327,7 +327,7 @@ def _reject_cloud_options() -> None:
 
 def _price_of_trial(report: Report) -> TrialPrice | None:
     """Return the price of an hour of one trial, None if it is unknown."""
-    from distlaunch.tune.report import TrialPrice
+    from distlaunch.tune.search_view import TrialPrice
 
     cost = report.cost
     if cost is None or cost.an_hour is None:
@@ -339,8 +339,8 @@ def _price_of_job(located: LocatedJob) -> TrialPrice | None:
     """Return the price of an hour of one trial of a job, None if it is unknown."""
     from decimal import Decimal
 
-    from distlaunch.checks.price import cost_so_far
-    from distlaunch.tune.report import TrialPrice
+    from distlaunch.price import cost_so_far
+    from distlaunch.tune.search_view import TrialPrice
 
     cost = cost_so_far(located.job, located.jobs.project, Path.cwd())
     if cost is None:

@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import ImageError, os_reason
+from distlaunch.events import Notice
 from distlaunch.image.plan import with_secrets
-from distlaunch.ui.events import Notice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from distlaunch.events import Event
     from distlaunch.image.context import ContextFile
     from distlaunch.image.docker import Docker
-    from distlaunch.image.dockerfile import Dockerfile
+    from distlaunch.image.dockerfile_parser import Dockerfile
     from distlaunch.image.layers import Layer
     from distlaunch.image.plan import BuildInputs, Environment, ImagePlan
     from distlaunch.image.reference import Reference
     from distlaunch.image.registry.manifests import ImageSettings
-    from distlaunch.ui.events import Event
 
 
 def execute_plan(

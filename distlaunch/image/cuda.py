@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from distlaunch.job.machine_catalogue import has_rdma
 
 if TYPE_CHECKING:
-    from distlaunch.image.dockerfile import Instruction
+    from distlaunch.image.dockerfile_parser import Instruction
     from distlaunch.job.model import Job
 
 # TensorFlow opens the CUDA libraries by name, and the RUNPATH of its libtensorflow_framework.so.2

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from distlaunch.background import BackgroundTask
 from distlaunch.errors import ImageError
-from distlaunch.image.dockerfile import (
+from distlaunch.image.dockerfile_parser import (
     Dockerfile,
     Instruction,
     below,
@@ -20,6 +20,7 @@ from distlaunch.image.dockerfile import (
     read_dockerfile,
 )
 from distlaunch.image.pip_secrets import FOLDER, VARIABLES
+from distlaunch.image.recipe import read_recipe
 from distlaunch.image.reference import Reference
 
 if TYPE_CHECKING:
@@ -27,12 +28,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.image.context import Context, ContextFile
-    from distlaunch.image.dockerfile import Stage
+    from distlaunch.image.dockerfile_parser import Stage
     from distlaunch.image.registry.manifests import ImageSettings
     from distlaunch.job.model import Job
-    from distlaunch.render.templates import Recipe
-
-    Render = Callable[[Job, Path], Recipe]
 
 _T = TypeVar("_T")
 _TAG_DIGITS = 32  # of a hash in a tag
@@ -125,14 +123,12 @@ class ImagePlan:
 
 
 def plan_image(
-    job: Job, folder: Path, render: Render, *, push: bool = True, timeout: float | None = None
+    job: Job, folder: Path, *, push: bool = True, timeout: float | None = None
 ) -> ImagePlan:
     """Compare a job's image with what the registry has.
 
     Parameters
     ----------
-    render
-        Returns the Dockerfile and the ignore file: `distlaunch.render.templates.recipe`.
     push
         If not, no registry is contacted, and `image.repository` is not required.
     timeout
@@ -149,7 +145,7 @@ def plan_image(
         reference = Reference.parse(image.uri)
         return ImagePlan(BuildStrategy.EXISTING, "the job names it", reference, reference.digest)
     if not push:
-        inputs = _read_inputs(job, folder, render, lambda dockerfile: dockerfile)
+        inputs = _read_inputs(job, folder, lambda dockerfile: dockerfile)
         repository = Reference.parse(image.repository or f"distlaunch/{job.name.lower()}")
         reference = repository.with_tag(inputs.tag)
         return ImagePlan(BuildStrategy.DOCKER, "nothing is pushed", reference, inputs=inputs)
@@ -165,7 +161,7 @@ def plan_image(
         bases = _within(timeout, names, lambda: _look_up_bases(dockerfile.bases))
         return pin_bases(dockerfile, bases)
 
-    inputs = _read_inputs(job, folder, render, pin)
+    inputs = _read_inputs(job, folder, pin)
     compare = partial(_compare_with_registry, repository, inputs)
     return _within(timeout, repository.name, compare)
 
@@ -181,13 +177,11 @@ def _within(timeout: float | None, what: str, look_up: Callable[[], _T]) -> _T:
         raise RegistryUnreachable(text) from None
 
 
-def _read_inputs(
-    job: Job, folder: Path, render: Render, pin: Callable[[Dockerfile], Dockerfile]
-) -> BuildInputs:
+def _read_inputs(job: Job, folder: Path, pin: Callable[[Dockerfile], Dockerfile]) -> BuildInputs:
     """Read what an image is built from; base images are looked up while files are hashed."""
     from distlaunch.image.context import read_context
 
-    texts = render(job, folder)
+    texts = read_recipe(job, folder)
     target = job.image.target
     dockerfile = read_dockerfile(texts.dockerfile, job.image.build_args, target)
     names = [stage.name for stage in dockerfile.stages if stage.name]

@@ -25,7 +25,7 @@ from distlaunch.errors import ImageError
 from distlaunch.image import cuda
 from distlaunch.image.base_python import find_python
 from distlaunch.image.docker import failure_reason, run_command
-from distlaunch.image.dockerfile import parse_pairs
+from distlaunch.image.dockerfile_parser import parse_pairs
 from distlaunch.image.layers import LayerWriter
 from distlaunch.image.reference import Reference
 from distlaunch.image.registry.client import Registry
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from distlaunch.image.base_python import BasePython
     from distlaunch.image.context import ContextFile
-    from distlaunch.image.dockerfile import Instruction
+    from distlaunch.image.dockerfile_parser import Instruction
     from distlaunch.image.layers import Layer
     from distlaunch.image.plan import Environment
     from distlaunch.image.requirements import Requirements

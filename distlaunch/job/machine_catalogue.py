@@ -131,6 +131,16 @@ class Catalogue:
         fitting = [name for name, kind in self.machines.items() if kind.takes(accelerator, count)]
         return tuple(sorted(fitting, key=self._size))
 
+    def may_flex_start(self, machine: Machine) -> bool:
+        """Return whether FLEX_START starts a machine; True for an unknown one.
+
+        https://cloud.google.com/vertex-ai/docs/training/schedule-jobs-dws documents them.
+        """
+        if machine.accelerator is None:
+            return machine.type not in self.machines
+        is_known = machine.accelerator in self.accelerators
+        return machine.accelerator in self.flex_start or not is_known
+
     def is_retired(self, name: str, today: dt.date) -> bool:
         """Return whether a machine or an accelerator is withdrawn by a day."""
         retired = self.retired_accelerators.get(name) or self.retired_machines.get(name)

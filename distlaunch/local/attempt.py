@@ -10,24 +10,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import DistlaunchError, OutputError
+from distlaunch.events import Notice, TaskChanged, TaskLines, Trained, Waiting
+from distlaunch.local.endings import Ended, Policy, Stopped
 from distlaunch.local.host_process import HostProcess
 from distlaunch.local.output import EventFile, TaskOutput
-from distlaunch.local.policy import Ended, Policy, Stopped
 from distlaunch.local.ports import is_any_listening
-from distlaunch.ui.events import Notice, TaskChanged, TaskLines, Trained, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from distlaunch.events import Event
+    from distlaunch.interrupts import StopSignals
     from distlaunch.job.model import Task
+    from distlaunch.local.endings import Verdict
     from distlaunch.local.host import Message
-    from distlaunch.local.policy import Verdict
     from distlaunch.local.ports import HeldPorts
     from distlaunch.local.run_spec import Fault
     from distlaunch.local.task_process import TaskPlan
-    from distlaunch.ui.events import Event
-    from distlaunch.ui.interrupts import StopSignals
     from distlaunch.ui.progress_view import ProgressView
 
 _TICK = 0.1  # seconds between two looks at the clock and at the event files

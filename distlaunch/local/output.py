@@ -8,15 +8,15 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import os_reason
+from distlaunch.events import Notice, TaskLines
 from distlaunch.local.host_process import PIPE_SIZE
-from distlaunch.ui.events import Notice, TaskLines
-from distlaunch.ui.tensorflow_noise import without_noise
+from distlaunch.tensorflow_noise import without_noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from distlaunch.ui.events import Event
+    from distlaunch.events import Event
 
 _LAST_LINES = 20
 _LAST_BYTES = 1 << 14

@@ -8,9 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError, OutputError, os_reason
+from distlaunch.events import JobFailed, Notice
+from distlaunch.failure_reasons import FailureReport, explain
+from distlaunch.interrupts import StopSignals
 from distlaunch.local.attempt import Attempt, event_path
+from distlaunch.local.endings import Done, Failure, Stopped
 from distlaunch.local.host_resources import has_cpu_tensorflow, share_out, this_machine
-from distlaunch.local.policy import Done, Failure, Stopped
 from distlaunch.local.ports import HOST, HeldPorts, is_taken
 from distlaunch.local.run_spec import Container
 from distlaunch.local.task_spec import (
@@ -19,19 +22,16 @@ from distlaunch.local.task_spec import (
     plan_task,
     task_environment,
 )
-from distlaunch.ui.events import JobFailed, Notice
-from distlaunch.ui.failure import FailureReport, explain
-from distlaunch.ui.interrupts import StopSignals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from distlaunch.events import Level
     from distlaunch.job.model import Task
-    from distlaunch.local.policy import Verdict
+    from distlaunch.local.endings import Verdict
     from distlaunch.local.run_spec import RunSpec
     from distlaunch.local.task_process import TaskPlan
-    from distlaunch.ui.events import Level
     from distlaunch.ui.progress_view import ProgressView
 
 _NEW_PORTS = 3  # times that a group gets new ports, because another program took one

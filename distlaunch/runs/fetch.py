@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch import files
 from distlaunch.background import BackgroundTask
+from distlaunch.engines.vertex import storage
 from distlaunch.errors import DistlaunchError, os_reason
-from distlaunch.google import storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from distlaunch.google.client import Session
+    from distlaunch.engines.vertex.client import Session
 
 PARTS = ("model", "checkpoints", "logs", "export")
 _AT_ONCE = 4  # files

@@ -57,25 +57,25 @@ class RunRecord:
     machine: str = ""
 
 
-def start_record(order: RunSpec, job: Job | None, machine: str) -> RunRecord:
+def start_record(spec: RunSpec, job: Job | None, machine: str) -> RunRecord:
     """Write the record of a run that starts, and return it; OSError is raised."""
-    folder, program = order.work_dir, order.program
+    folder, program = spec.work_dir, spec.program
     record = RunRecord(
-        id=order.job_id,
+        id=spec.job_id,
         started=timestamps.format(time.time()),
         command=("distlaunch", *redact_words(sys.argv[1:])),
         program=tuple(map(str, _flatten(asdict(program).values()))),
-        cluster=_count_tasks(order),
-        job_dir=order.job_dir,
+        cluster=_count_tasks(spec),
+        job_dir=spec.job_dir,
         job=_plain_job(job) if job else None,
         commit=commit_of(folder),
         has_changes=has_changes(folder),
-        code=hash_files(folder, _code_files(order)),
+        code=hash_files(folder, _code_files(spec)),
         requirements=hash_files(folder, folder.glob("requirements*.txt")),
         versions=_versions(),
         machine=machine,
     )
-    _write(order.logs_dir.parent, record)
+    _write(spec.logs_dir.parent, record)
     return record
 
 
@@ -115,8 +115,8 @@ def _write(folder: Path, record: RunRecord) -> None:
     files.atomic_write(folder / FILE_NAME, text.encode(errors="replace"), is_private=True)
 
 
-def _count_tasks(order: RunSpec) -> dict[str, int]:
-    types = [task.type for task in order.cluster.tasks()]
+def _count_tasks(spec: RunSpec) -> dict[str, int]:
+    types = [task.type for task in spec.cluster.tasks()]
     return {name: types.count(name) for name in dict.fromkeys(types)}
 
 
@@ -134,9 +134,9 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _code_files(order: RunSpec) -> list[Path]:
+def _code_files(spec: RunSpec) -> list[Path]:
     """Return the Python files of the module's package, and those that the arguments name."""
-    folder, program = order.work_dir, order.program
+    folder, program = spec.work_dir, spec.program
     named = [folder / str(word) for word in _flatten(asdict(program).values())]
     files = [path for path in named if path.suffix == ".py" and path.is_relative_to(folder)]
     if isinstance(program, Module):

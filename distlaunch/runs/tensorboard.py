@@ -14,8 +14,8 @@ from distlaunch.resources import INSTALL_TENSORFLOW
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from distlaunch.events import ShowMessage
     from distlaunch.runs.view import RunView
-    from distlaunch.ui.events import ShowMessage
 
 
 def run_tensorboard(folders: Mapping[str, str], port: int, show_message: ShowMessage) -> int:

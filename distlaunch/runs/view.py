@@ -12,13 +12,12 @@ from distlaunch.errors import GoogleError
 from distlaunch.job.vertex import fields
 from distlaunch.paths import LOCAL_JOBS
 from distlaunch.runs.record import FILE_NAME, read_record
-from distlaunch.ui.progress import as_number
-from distlaunch.ui.summary import epochs_of, logs_of
+from distlaunch.summary import as_number, epochs_of, logs_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from distlaunch.google.client import Session
+    from distlaunch.engines.vertex.client import Session
     from distlaunch.submit.lookup import LocatedJob
 
 
@@ -120,11 +119,11 @@ def view_run(folder: Path) -> RunView:
 
 def view_job(located: LocatedJob) -> RunView:
     """Return a job in the cloud, with the ``summary.json`` of its folder."""
-    from distlaunch.checks.price import cost_so_far
-    from distlaunch.google import report
+    from distlaunch.price import cost_so_far
+    from distlaunch.runs import job_status
 
     job, record = located.job, located.record
-    status = report.as_json(job, located.jobs.project, located.jobs.session.endpoint)
+    status = job_status.as_json(job, located.jobs.project, located.jobs.session.endpoint)
     times = ("created", "QUEUED"), ("started", "RUNNING"), ("ended", str(status["state"]))
     pools = [pool for pool in status["pools"] if pool["count"]]
     spec = fields.job_spec(job)
@@ -181,7 +180,7 @@ def _read_json(path: Path) -> dict[str, Any] | None:
 
 
 def _read_remote(session: Session, job_dir: str | None) -> dict[str, Any] | None:
-    from distlaunch.google import storage
+    from distlaunch.engines.vertex import storage
 
     if job_dir is None:
         return None

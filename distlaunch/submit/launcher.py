@@ -16,37 +16,29 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch import __version__, files, timestamps
+from distlaunch.engines.vertex.jobs import Jobs, JobState, has_ended, is_stockout, parse_name, state
 from distlaunch.errors import CreateRefused, DistlaunchError, EmulatorStopped, GoogleError
+from distlaunch.events import JobFailed, Notice
 from distlaunch.exit_codes import EXIT_JOB_FAILED
-from distlaunch.google.jobs import (
-    LAUNCH_LABEL,
-    Jobs,
-    JobState,
-    has_ended,
-    is_stockout,
-    parse_name,
-    state,
-)
+from distlaunch.job.launch import LAUNCH_LABEL, fingerprint, new_launch_id
 from distlaunch.redaction import redact
 from distlaunch.source_version import commit_of
-from distlaunch.submit.plan import fingerprint
-from distlaunch.submit.records import Record, Records, new_launch_id
+from distlaunch.submit.records import Record, Records
 from distlaunch.submit.resubmission import (
     input_fields,
     output_directory,
     override_inputs,
     with_new_folder,
 )
-from distlaunch.ui.events import JobFailed, Notice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from distlaunch.google.client import Session
-    from distlaunch.google.follow import JobFollower
+    from distlaunch.engines.vertex.client import Session
+    from distlaunch.engines.vertex.follow import JobFollower
+    from distlaunch.events import Event, Level, ShowMessage
     from distlaunch.submit.plan import SubmitPlan
-    from distlaunch.ui.events import Event, Level, ShowMessage
     from distlaunch.ui.progress_view import ProgressView
 
 
@@ -381,7 +373,7 @@ def show_end(launched: Launched, jobs: Jobs, job: Mapping[str, Any], view: Progr
 
 def show_failure(jobs: Jobs, job: Mapping[str, Any], view: ProgressView) -> None:
     """Show the first failure of a job that has failed."""
-    from distlaunch.google.failure import find_failure
+    from distlaunch.engines.vertex.failure import find_failure
 
     report = find_failure(jobs, job)
     if report:
@@ -390,7 +382,7 @@ def show_failure(jobs: Jobs, job: Mapping[str, Any], view: ProgressView) -> None
 
 def _read_summary(session: Session, record: Record, view: ProgressView) -> dict[str, Any] | None:
     """Return the job's ``summary.json``, None if there is none that can be read."""
-    from distlaunch.google import storage
+    from distlaunch.engines.vertex import storage
 
     if record.job_dir is None:
         return None

@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.engines.vertex import auth
+from distlaunch.engines.vertex.client import connect, is_loopback
+from distlaunch.engines.vertex.jobs import COLLECTIONS, Jobs, parse_name
 from distlaunch.errors import DistlaunchError, GoogleError
-from distlaunch.google import auth
-from distlaunch.google.client import connect, is_loopback
-from distlaunch.google.jobs import COLLECTIONS, LAUNCH_LABEL, Jobs, parse_name
+from distlaunch.job.launch import LAUNCH_LABEL
 from distlaunch.submit.records import Records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from distlaunch.events import ShowMessage
     from distlaunch.submit.records import Record
-    from distlaunch.ui.events import ShowMessage
 
 _LABEL_VALUE = re.compile(r"[a-z0-9_-]{1,63}", re.ASCII)
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
-import time
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -23,10 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from distlaunch.events import ShowMessage
     from distlaunch.job.vertex import Collection
-    from distlaunch.ui.events import ShowMessage
 
-_MAX_NAME = 40  # characters of a job's name in its launch id, which is the value of a label
 _TYPES = {"str": str, "bool": bool, "Mapping": dict, "Collection": str}  # by the words of a hint
 
 
@@ -162,12 +159,6 @@ class Records:
         ignore_file = self._folder.parent / ".gitignore"
         if not os.path.lexists(ignore_file):
             ignore_file.write_text("*\n")
-
-
-def new_launch_id(name: str) -> str:
-    """Return an id for a launch: the job's name, the time in UTC and four random characters."""
-    moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    return f"{name[:_MAX_NAME].lower()}-{moment}-{secrets.token_hex(2)}"
 
 
 def _read(path: Path) -> Record:

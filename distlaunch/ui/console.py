@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from distlaunch.errors import OutputError, output_error
 
 if TYPE_CHECKING:
-    from distlaunch.ui.events import Level
+    from distlaunch.events import Level
 
 LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error")
 TASK_COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from distlaunch.summary import as_number
 from distlaunch.text import duration
 
 if TYPE_CHECKING:
@@ -77,13 +78,3 @@ def _of(total: float) -> str:
 def _finite_numbers(event: Mapping[str, object]) -> dict[str, float]:
     numbers = {name: as_number(value) for name, value in event.items()}
     return {name: n for name, n in numbers.items() if n is not None and math.isfinite(n)}
-
-
-def as_number(value: object) -> float | None:
-    """Return a reported value as a number; None if it is none or too large."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return None

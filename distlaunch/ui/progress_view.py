@@ -9,9 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from distlaunch.text import duration
-from distlaunch.ui.console import CYAN, GREEN, RED, YELLOW
-from distlaunch.ui.events import (
+from distlaunch.events import (
     JobChanged,
     JobFailed,
     Notice,
@@ -20,16 +18,18 @@ from distlaunch.ui.events import (
     Trained,
     Waiting,
 )
+from distlaunch.summary import describe
+from distlaunch.text import duration
+from distlaunch.ui.console import CYAN, GREEN, RED, YELLOW
 from distlaunch.ui.progress import Progress
-from distlaunch.ui.summary import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from typing_extensions import Self
 
+    from distlaunch.events import Event, Level
     from distlaunch.ui.console import Console
-    from distlaunch.ui.events import Event, Level
 
 _LOOK = 0.2  # seconds between two looks at what else has happened
 _FRAMES = "|/-\\"  # of the spinner

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from distlaunch.ui.events import Notice, TaskLines, Trained, Waiting
+from distlaunch.events import Notice, TaskLines, Trained, Waiting
 from distlaunch.ui.progress import Progress
 from distlaunch.ui.progress_view import ProgressView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from distlaunch.events import Event
     from distlaunch.ui.console import Console
-    from distlaunch.ui.events import Event
 
 
 class QuietView(ProgressView):

@@ -16,13 +16,13 @@ from distlaunch import resources, scaffold
 from distlaunch.checks.data import check_data, record
 from distlaunch.checks.preflight import project_problems
 from distlaunch.checks.project.image_runtime import describe_image
-from distlaunch.checks.request_view import job_request
 from distlaunch.checks.trainer import find_trainer
 from distlaunch.cli import main
 from distlaunch.image.context import paths
+from distlaunch.image.recipe import read_recipe
+from distlaunch.job.launch import LaunchRequest
 from distlaunch.job.load import load_job
-from distlaunch.render.templates import recipe
-from distlaunch.submit.plan import LaunchRequest
+from distlaunch.job.vertex.view import job_request
 
 from .corpus.cases import EXAMPLES, TRAINING, Case, Result, records
 
@@ -139,7 +139,7 @@ class Project:
         return [(each.code, each.severity, each.where) for each in problems]
 
     def _files(self, order: LaunchRequest) -> set[str]:
-        return set(paths(self.folder, recipe(order.job, self.folder).ignore))
+        return set(paths(self.folder, read_recipe(order.job, self.folder).ignore))
 
     def ran(self, training: dict[str, Any], validation: dict[str, Any] | None = None) -> None:
         """Keep the record of a local run."""

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from distlaunch.checks.price.book import read_price_file
 from distlaunch.job import machine_catalogue
+from distlaunch.price.book import read_price_file
 
 from .corpus.cases import BROKEN, Case
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from distlaunch.checks.limits import problems
-from distlaunch.checks.request_view import WEEK, JobRequest, PoolRequest
+from distlaunch.job.vertex.view import WEEK, JobRequest, PoolRequest
 
 ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"
 EXPERIMENT = "projects/123/locations/us-central1/metadataStores/default/contexts/digits"

@@ -11,8 +11,8 @@ from distlaunch.checks.local_run import check_project
 from distlaunch.checks.trainer import find_trainer
 from distlaunch.cli import main
 from distlaunch.errors import ProjectError
+from distlaunch.job.launch import LaunchRequest
 from distlaunch.job.load import load_job
-from distlaunch.submit.plan import LaunchRequest
 
 MODEL, DATA = "trainer/model.py", "trainer/data.py"
 TUNING = """

@@ -7,8 +7,8 @@ import pytest
 
 from distlaunch.checks.required_fields import placeholders, problems, raise_if_incomplete
 from distlaunch.errors import JobFileError
+from distlaunch.job.launch import LaunchRequest
 from distlaunch.job.model import Cluster, Image, Job, Machine, Pool, Program
-from distlaunch.submit.plan import LaunchRequest
 
 REPOSITORY = "us-central1-docker.pkg.dev/mine-1234/training/digits"
 COMPLETE = Job(

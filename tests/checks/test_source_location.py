@@ -4,8 +4,8 @@ import pytest
 
 from distlaunch.checks.problem import warning
 from distlaunch.checks.source_location import locate
+from distlaunch.job.launch import LaunchRequest
 from distlaunch.job.load import load_job
-from distlaunch.submit.plan import LaunchRequest
 
 FILE = """\
 name: digits

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.emulator.emulator import Emulator
 from distlaunch.emulator.jobs import message_types
-from distlaunch.google.client import connect
-from distlaunch.google.jobs import Jobs, has_ended
+from distlaunch.engines.vertex.client import connect
+from distlaunch.engines.vertex.jobs import Jobs, has_ended
 from distlaunch.submit.records import Record, Records
 
 if TYPE_CHECKING:

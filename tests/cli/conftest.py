@@ -8,7 +8,7 @@ import pytest
 
 from distlaunch.cli import main
 
-from ..google.conftest import no_credentials, serve, tls, trusted, user  # noqa: F401, TID252
+from ..engines.vertex.conftest import no_credentials, serve, tls, trusted, user  # noqa: F401, TID252
 
 if TYPE_CHECKING:
     from pathlib import Path

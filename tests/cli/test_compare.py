@@ -203,7 +203,7 @@ def test_wrong_usage_is_one_line_and_2(compare, tmp_path, words, problem):
 
 
 def test_without_matplotlib_there_is_no_png(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("distlaunch.compare.report.find_spec", lambda _: None)
+    monkeypatch.setattr("distlaunch.local.compare.page.find_spec", lambda _: None)
     monkeypatch.setenv("SPEEDS", json.dumps(SPEEDS))
     (tmp_path / "task.py").write_text(PROGRAM)
     done = run("local", "--compare=1,2", "--rounds=1", "--", "python", "task.py")

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from distlaunch.emulator.faults import Faults
-from distlaunch.google.failure import find_failure
-from distlaunch.google.jobs import has_ended
+from distlaunch.engines.vertex.failure import find_failure
+from distlaunch.engines.vertex.jobs import has_ended
 
 from ..json_schemas import load_checked  # noqa: TID252 - tests are no package
 from .cloud import Cloud, number_of, objects

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from json_schemas import load_checked
 
-from distlaunch.forecast.clusters import total_for
 from distlaunch.job.load import load_job_file
-from distlaunch.runs.view import local_runs
+from distlaunch.price.forecast.clusters import total_for
+from distlaunch.runs.measured import measured_runs
 
 from .cloud import Cloud
 
@@ -236,7 +236,7 @@ def test_a_job_in_the_cloud_is_measured_on_its_machines(run, project):
 
 def test_a_job_is_forecast_from_the_runs_of_its_project(project):
     job = load_job_file(project / "distlaunch.yaml", [])
-    runs = [run for run in local_runs(project) if run.id.startswith("wide")]
+    runs = [run for run in measured_runs(project) if run.name.startswith("wide")]
     shape = total_for(job, project, runs)
     assert (shape.workers, shape.epochs, shape.steps) == (2, 6, 4688 * 6)
     assert "USD (" in shape.describe_total()

@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 from distlaunch.image.context import read_context
+from distlaunch.image.recipe import read_recipe
 from distlaunch.job.load import load_job
-from distlaunch.render.templates import recipe
 from distlaunch.resources import starters
 
 
@@ -91,5 +91,5 @@ def test_files_are_overwritten_with_force_only_and_changed_ones_kept(run, tmp_pa
         "trainer/model.py.bak": "mine",
         "trainer/model.py.1.bak": "mine, too",
     }
-    context = read_context(folder, recipe(load_job(folder).job, folder).ignore)
+    context = read_context(folder, read_recipe(load_job(folder).job, folder).ignore)
     assert not [file.path for file in context.files if file.path.endswith(".bak")]

@@ -8,11 +8,11 @@ import time
 import pytest
 
 from distlaunch.emulator.faults import Faults
-from distlaunch.google.jobs import state
+from distlaunch.engines.vertex.jobs import state
 from distlaunch.submit.records import Records
 from distlaunch.ui.progress_view import ProgressView
 
-from ..google.servers import in_turn, refused  # noqa: TID252 - tests are no package
+from ..engines.vertex.servers import in_turn, refused  # noqa: TID252 - tests are no package
 from .cloud import LABEL, LOCATION, Cloud, new_record, number_of, objects
 
 NAME = "projects/p/locations/us-central1/customJobs/1"

@@ -23,10 +23,10 @@ from json_schemas import load_checked
 
 from distlaunch import files
 from distlaunch.emulator.faults import Faults
-from distlaunch.google.storage import list_files
+from distlaunch.engines.vertex.storage import list_files
 from distlaunch.runs.prune import remove_run
 from distlaunch.runs.record import LOCK, read_record
-from distlaunch.runs.report import whole
+from distlaunch.runs.tables import whole
 from distlaunch.runs.view import RunView, local_runs
 
 from ..trainer_skeleton.runs.cloud_storage import CloudStorage  # noqa: TID252 - no package

@@ -10,7 +10,7 @@ import pytest
 from distlaunch.emulator.faults import Faults
 from distlaunch.scaffold import plan
 
-from ..google.servers import in_turn, refused  # noqa: TID252 - tests are no package
+from ..engines.vertex.servers import in_turn, refused  # noqa: TID252 - tests are no package
 from .cloud import LABEL, Cloud
 from .terminal import run_on_terminal
 

@@ -26,8 +26,7 @@ import pytest
 from distlaunch.errors import ImageError
 from distlaunch.image import execute_plan, plan_image
 from distlaunch.job.model import Cluster, Machine, Pool
-from distlaunch.render.files import render
-from distlaunch.render.templates import recipe
+from distlaunch.render import render
 from distlaunch.resources import TRAINER
 
 if TYPE_CHECKING:
@@ -54,9 +53,7 @@ def folder(tmp_path) -> Path:
 def build(job: Job, folder: Path, notices: list[str] | None = None, **kwargs) -> str:
     """Plan and build an image; append the texts of notices to a list."""
     texts = [] if notices is None else notices
-    return execute_plan(
-        plan_image(job, folder, recipe), lambda each: texts.append(each.text), **kwargs
-    )
+    return execute_plan(plan_image(job, folder), lambda each: texts.append(each.text), **kwargs)
 
 
 def build_error(job: Job, folder: Path, notices: list[str] | None = None) -> str:

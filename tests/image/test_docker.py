@@ -18,7 +18,7 @@ from docker.errors import DockerException, NotFound
 from distlaunch.errors import ImageError
 from distlaunch.image.context import read_context
 from distlaunch.image.docker import Docker, NoDockerError, connect_docker, failure_reason
-from distlaunch.image.dockerfile import read_dockerfile
+from distlaunch.image.dockerfile_parser import read_dockerfile
 from distlaunch.image.reference import Reference
 
 if TYPE_CHECKING:

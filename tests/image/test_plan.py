@@ -17,10 +17,9 @@ from distlaunch.errors import ImageError
 from distlaunch.image import execute_plan, plan_image
 from distlaunch.image.context import ContextFile
 from distlaunch.image.cuda import LINK_COMMAND
-from distlaunch.image.dockerfile import read_dockerfile
+from distlaunch.image.dockerfile_parser import read_dockerfile
 from distlaunch.image.plan import environment_of, pin_bases, with_secrets
 from distlaunch.image.trainer_wheel import trainer_wheel
-from distlaunch.render.templates import recipe
 
 if TYPE_CHECKING:
     from distlaunch.image.reference import Reference
@@ -47,29 +46,29 @@ def job(registry, base):
 
 def push_environment(job, folder) -> None:
     """Put an image where the environment is looked for."""
-    plan = plan_image(job, folder, recipe)
+    plan = plan_image(job, folder)
     images.push(plan.reference.with_tag(plan.inputs.environment.tag))
 
 
 def test_an_image_that_the_job_names_is_used_unchanged(folder):
     uri = "us-docker.pkg.dev/p/r/i:1"
-    plan = plan_image(images.job(None, uri=uri), folder, recipe)
+    plan = plan_image(images.job(None, uri=uri), folder)
     assert (plan.strategy, plan.uri, plan.context) == ("use", uri, None)
     built = execute_plan(plan, print)
     assert built == uri
 
 
 def test_without_an_environment_it_is_built(job, folder):
-    plan = plan_image(job, folder, recipe)
+    plan = plan_image(job, folder)
     assert (plan.strategy, plan.uri) == ("engine", None)
     assert "no environment of this base image and these requirements" in plan.reason
     images.push(plan.reference)  # code on an environment that is gone
-    assert plan_image(job, folder, recipe).strategy == "engine"
+    assert plan_image(job, folder).strategy == "engine"
 
 
 def test_only_changed_code_is_appended(job, folder, fake):
     push_environment(job, folder)
-    plan = plan_image(job, folder, recipe)
+    plan = plan_image(job, folder)
     assert (plan.strategy, plan.uri) == ("append", None)
     fake.requests.clear()
     built = execute_plan(plan, lambda _: None)
@@ -81,11 +80,11 @@ def test_only_changed_code_is_appended(job, folder, fake):
     assert config["WorkingDir"] == "/app"
     files = ("trainer/__init__.py", "trainer/task.py", "requirements.txt")
     assert set(images.files(built)) == {f"app/{path}" for path in files}
-    again = plan_image(job, folder, recipe)
+    again = plan_image(job, folder)
     assert (again.strategy, again.uri) == ("nothing", built)
     assert execute_plan(again, lambda _: None) == built
     (folder / "trainer/task.py").write_text("print(1)")
-    changed = plan_image(job, folder, recipe)
+    changed = plan_image(job, folder)
     assert (changed.strategy, changed.reference != plan.reference) == ("append", True)
 
 
@@ -108,23 +107,23 @@ def test_the_trainer_package_belongs_to_the_environment(job, folder, fake, insta
     """A change of the code does not send it again, and its own change is another environment."""
     (folder / "trainer/task.py").write_text(TRAINS)
     push_environment(job, folder)
-    plan = plan_image(job, folder, recipe)
+    plan = plan_image(job, folder)
     [wheel] = set(plan.inputs.environment.files) - set(plan.inputs.environment.project_files)
     assert wheel.path.startswith(".distlaunch/wheels/distlaunch_trainer-")
     built = execute_plan(plan, lambda _: None)
     assert not [path for path in images.files(built) if path.endswith(".whl")]
     (folder / "trainer/task.py").write_text(TRAINS + "print(1)\n")
-    assert plan_image(job, folder, recipe).strategy == "append"
+    assert plan_image(job, folder).strategy == "append"
     (installed / "run.py").write_text("Run = 2\n")
     trainer_wheel.cache_clear()
-    changed = plan_image(job, folder, recipe)
+    changed = plan_image(job, folder)
     assert changed.strategy == "engine"
     assert changed.inputs.environment.tag != plan.inputs.environment.tag
 
 
 def test_an_image_has_the_trainer_package_only_if_it_needs_it(job, folder):
     def wheel():
-        return plan_image(job, folder, recipe).inputs.wheel
+        return plan_image(job, folder).inputs.wheel
 
     assert wheel() is None
     (folder / "trainer/model.py").write_text("def f():\n    import distlaunch_trainer as d\n")
@@ -133,7 +132,7 @@ def test_an_image_has_the_trainer_package_only_if_it_needs_it(job, folder):
     (folder / "distlaunch_trainer/__init__.py").touch()  # from `eject`
     assert wheel() is None
     assert "distlaunch_trainer/__init__.py" in {
-        file.path for file in plan_image(job, folder, recipe).context.files
+        file.path for file in plan_image(job, folder).context.files
     }
 
 
@@ -152,42 +151,42 @@ def test_the_wheel_of_the_trainer_package_has_the_same_bytes_everywhere(installe
 
 def test_the_trainer_package_in_an_image_of_the_users_own_dockerfile(job, folder, base, installed):
     (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
-    assert plan_image(job, folder, recipe).inputs.wheel is None
+    assert plan_image(job, folder).inputs.wheel is None
     (folder / "trainer/task.py").write_text(TRAINS)
-    plan = plan_image(job, folder, recipe)
+    plan = plan_image(job, folder)
     assert plan.inputs.wheel in plan.inputs.files
     (installed / "run.py").write_text("Run = 2\n")
     trainer_wheel.cache_clear()
-    assert plan_image(job, folder, recipe).reference != plan.reference
+    assert plan_image(job, folder).reference != plan.reference
 
 
 def test_the_users_own_dockerfile_is_for_docker(job, folder, base):
     (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
-    plan = plan_image(job, folder, recipe)
+    plan = plan_image(job, folder)
     assert (plan.strategy, plan.inputs.environment) == ("engine", None)
     with pytest.raises(ImageError, match=r"Docker is not running|no docker command"):
         execute_plan(plan, print)
     images.push(plan.reference)
-    assert plan_image(job, folder, recipe).strategy == "nothing"
+    assert plan_image(job, folder).strategy == "nothing"
 
 
 def test_a_missing_repository_and_a_missing_base_are_reported(registry, folder):
     with pytest.raises(ImageError, match=r"no image repository set: add image\.repository"):
-        plan_image(images.job(None), folder, recipe)
+        plan_image(images.job(None), folder)
     base = images.fresh(registry, "base", "1")
     with pytest.raises(ImageError, match=f"base image {base} does not exist; check image.ba"):
-        plan_image(images.job(images.fresh(registry).name, base), folder, recipe)
+        plan_image(images.job(images.fresh(registry).name, base), folder)
 
 
 def test_an_image_that_is_not_pushed_needs_no_registry(folder):
-    plan = plan_image(images.job(None, "127.0.0.1:1/gone:1"), folder, recipe, push=False)
+    plan = plan_image(images.job(None, "127.0.0.1:1/gone:1"), folder, push=False)
     assert (plan.strategy, plan.reference.name) == ("engine", "distlaunch/digits")
     assert plan.uri is None
 
 
 def test_a_full_disk_is_reported(job, folder, monkeypatch):
     push_environment(job, folder)
-    plan = plan_image(job, folder, recipe)
+    plan = plan_image(job, folder)
     monkeypatch.setattr(tempfile, "tempdir", str(folder / "absent"))
     with pytest.raises(ImageError, match=r"cannot be written to .*/absent \(no such file"):
         execute_plan(plan, print)
@@ -199,8 +198,8 @@ from pathlib import Path
 sys.path[:0] = sys.argv[4:]
 import images
 from distlaunch.image import execute_plan, plan_image
-from distlaunch.render.templates import recipe
-plan = plan_image(images.job(*sys.argv[1:3]), Path(sys.argv[3]), recipe)
+from distlaunch.image.recipe import read_recipe
+plan = plan_image(images.job(*sys.argv[1:3]), Path(sys.argv[3]))
 execute_plan(plan, lambda _: None)
 print(plan.strategy.value, *sys.modules)
 """
@@ -332,7 +331,7 @@ def test_the_target_is_the_last_stage_and_arguments_are_part_of_the_tag(job, bas
 
     def inputs(**settings):
         image = images.job(job.image.repository, **settings)
-        return plan_image(image, folder, recipe, push=False).inputs
+        return plan_image(image, folder, push=False).inputs
 
     whole, target, same = inputs(), inputs(target="train"), inputs(target="TRAIN")
     assert [stage.name for stage in target.dockerfile.stages] == ["train"]
@@ -353,13 +352,13 @@ def test_arguments_are_part_of_the_environments_tag(job, base, folder):
     tags = set()
     for settings in ({}, {"build_args": {"A": "1"}}, {"build_args": {"A": "2"}}):
         image = images.job(job.image.repository, base, **settings)
-        tags.add(plan_image(image, folder, recipe, push=False).inputs.environment.tag)
+        tags.add(plan_image(image, folder, push=False).inputs.environment.tag)
     assert len(tags) == 3
 
 
 def test_a_base_image_that_an_argument_names_is_pinned(job, base, folder):
     (folder / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\n")
     image = images.job(job.image.repository, build_args={"BASE": str(base)})
-    dockerfile = plan_image(image, folder, recipe).inputs.dockerfile
+    dockerfile = plan_image(image, folder).inputs.dockerfile
     assert dockerfile.base is not None
     assert dockerfile.base.startswith(f"{base.name}@sha256:")

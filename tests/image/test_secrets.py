@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from distlaunch.errors import ContextError, ImageError
 from distlaunch.image.context import read_context
+from distlaunch.image.recipe import read_recipe
 from distlaunch.image.secrets import NAMES, by_content, by_name, remedy
-from distlaunch.render.templates import recipe
 
 ALPHABET = string.ascii_letters + string.digits
 HEX = "0123456789abcdef"
@@ -228,9 +228,9 @@ def test_allow_secrets_of_the_job_file(own_ignore, tmp_path):
     allow = ("trainer/task.py", "./trainer/key.pem", "trainer/.env")
     job = images.job(None, allow_secrets=allow)
     with pytest.raises(ContextError) as refusal:
-        read_context(tmp_path, recipe(job, tmp_path).ignore)
+        read_context(tmp_path, read_recipe(job, tmp_path).ignore)
     (line,) = refusal.value.lines
     assert line.startswith("trainer/other key.pem: contains a private key")
     for wrong in ("trainer", "nowhere"):
         with pytest.raises(ImageError, match=f"^image.allow_secrets: {wrong}: "):
-            recipe(images.job(None, allow_secrets=(wrong,)), tmp_path)
+            read_recipe(images.job(None, allow_secrets=(wrong,)), tmp_path)

@@ -16,10 +16,9 @@ import pytest
 from distlaunch import __version__, resources
 from distlaunch.errors import ImageError
 from distlaunch.image import execute_plan, plan_image
-from distlaunch.image.dockerfile import read_dockerfile
+from distlaunch.image.dockerfile_parser import read_dockerfile
 from distlaunch.job.model import Cluster, Machine, Pool
-from distlaunch.render.files import render
-from distlaunch.render.templates import recipe
+from distlaunch.render import render
 
 T4 = Cluster(Pool(Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1)))
 INNER = "nvidia/cublas/lib/libcublas.so.12"
@@ -63,7 +62,7 @@ def build(registry, push_base, tmp_path):
             text = template.replace("\nWORKDIR {{ code }}", f"\n{step}\nWORKDIR {{{{ code }}}}")
             (folder / "templates/Dockerfile.j2").write_text(text)
         job = images.job(images.fresh(registry).name, base or push_base())
-        plan = plan_image(replace(job, **changes), folder, recipe)
+        plan = plan_image(replace(job, **changes), folder)
         return execute_plan(plan, lambda _: None, progress=progress)
 
     return build_image

@@ -10,7 +10,7 @@ from distlaunch.job import vertex
 from distlaunch.job.load import load_job
 from distlaunch.job.model import Job, ReductionServer
 from distlaunch.job.vertex import proto
-from distlaunch.render import templates
+from distlaunch.render import render_config
 
 IMAGE = "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"
 JOB = """\
@@ -196,5 +196,5 @@ def test_parameter_servers_of_google_s_file_replace_it_with_a_note(tmp_path):
 
 
 def test_ai_platform_s_format_cannot_express_it(tmp_path):
-    _, notes = templates.config(load(tmp_path, V100), format="ai-platform", image="x/y:1")
+    _, notes = render_config(load(tmp_path, V100), format="ai-platform", image="x/y:1")
     assert "reduction_server: left out, as AI Platform had no Reduction Server" in notes

@@ -81,7 +81,7 @@ def test_what_is_not_restarted(cli, tmp_path, words, code, message):
 
 def test_a_stop_lets_tasks_leave_and_kills_and_reports_those_that_do_not(launch, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
-        "from distlaunch.local import policy\npolicy.STOP_TIMEOUT = 2\n"
+        "from distlaunch.local import endings\nendings.STOP_TIMEOUT = 2\n"
     )
     launched = launch(
         """

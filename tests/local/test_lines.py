@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from distlaunch.local.output import Lines
-from distlaunch.ui.tensorflow_noise import without_noise
+from distlaunch.tensorflow_noise import without_noise
 
 SEVERAL = st.lists(
     st.sampled_from([b"a", b"bc", "é€𝄞".encode(), b"\xff", b"\n", b"\r", b"\r\n", b"\r\r\n"])

@@ -10,7 +10,7 @@ import emulators
 import pytest
 from launches import SUBMIT, kill_submit
 
-from distlaunch.google.client import connect
+from distlaunch.engines.vertex.client import connect
 
 JOB_FILE = """\
 name: {name}

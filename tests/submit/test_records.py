@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from distlaunch import timestamps
 from distlaunch.errors import DistlaunchError
+from distlaunch.job.launch import new_launch_id
 from distlaunch.paths import JOBS
 from distlaunch.redaction import REDACTED, redact
-from distlaunch.submit.records import Record, Records, new_launch_id
+from distlaunch.submit.records import Record, Records
 
 RESOURCE = "projects/my-project/locations/us-central1/customJobs/4711"
 

@@ -16,7 +16,7 @@ from distlaunch.ui.console import visible
 
 BEGIN = """
 from distlaunch.ui.console import Console
-from distlaunch.ui.events import JobChanged, Notice, TaskLines, Trained, Waiting
+from distlaunch.events import JobChanged, Notice, TaskLines, Trained, Waiting
 from distlaunch.ui.progress_view import ProgressView
 
 console = Console()

@@ -10,8 +10,8 @@ from threading import Thread
 
 import pytest
 
+from distlaunch.events import JobChanged, Notice, TaskChanged, TaskLines, Trained
 from distlaunch.ui.console import Console
-from distlaunch.ui.events import JobChanged, Notice, TaskChanged, TaskLines, Trained
 from distlaunch.ui.progress_view import JsonProgressView, ProgressView
 
 TASKS = ["chief", "worker:0", "worker:10"]

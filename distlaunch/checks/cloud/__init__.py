@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from distlaunch.checks.cloud.resources import Resource
-    from distlaunch.checks.request_view import JobRequest
-    from distlaunch.google.client import Session
+    from distlaunch.engines.vertex.client import Session
     from distlaunch.image.reference import GoogleRepository
+    from distlaunch.job.launch import LaunchRequest
     from distlaunch.job.machine_catalogue import Catalogue
-    from distlaunch.submit.plan import LaunchRequest
+    from distlaunch.job.vertex.view import JobRequest
 
     Check = tuple[str, Callable[[], Iterable[Problem]]]
     """The location of a check, and the function that yields its problems."""

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from distlaunch.checks.problem import Problem, warning
+from distlaunch.engines.vertex import auth
+from distlaunch.engines.vertex.api_errors import ROLE_CODES
 from distlaunch.errors import GoogleError
-from distlaunch.failure_reasons import CURRENT_ACCOUNT, DISABLED, NO_PROJECT, grant
-from distlaunch.google import auth
-from distlaunch.google.api_errors import ROLE_CODES
+from distlaunch.refusals import CURRENT_ACCOUNT, DISABLED, NO_PROJECT, grant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from distlaunch.checks.request_view import JobRequest
+    from distlaunch.engines.vertex.client import Session
     from distlaunch.errors import DistlaunchError
-    from distlaunch.google.client import Session
+    from distlaunch.job.launch import LaunchRequest
     from distlaunch.job.machine_catalogue import Catalogue
-    from distlaunch.submit.plan import LaunchRequest
+    from distlaunch.job.vertex.view import JobRequest
 
 TIMEOUT = (3.0, 4.0)  # seconds: to connect, and between two bytes of the response
 CONSOLE = "https://console.cloud.google.com"

@@ -19,19 +19,19 @@ from urllib.parse import quote
 from distlaunch.background import BackgroundTask
 from distlaunch.checks.cloud.context import CONSOLE, not_checked
 from distlaunch.checks.problem import error
-from distlaunch.checks.request_view import pools_of
+from distlaunch.engines.vertex.jobs import Jobs
 from distlaunch.errors import GoogleError
-from distlaunch.google.jobs import Jobs
 from distlaunch.job import vertex
 from distlaunch.job.machine_catalogue import chips, offered_as
+from distlaunch.job.vertex.view import pools_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from distlaunch.checks.cloud.context import CloudContext
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.request_view import PoolRequest
     from distlaunch.job.machine_catalogue import Catalogue
+    from distlaunch.job.vertex.view import PoolRequest
 
 PREFIX = "custom_model_training_"
 

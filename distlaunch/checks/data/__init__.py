@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from distlaunch.checks.data.record import DataFile, DatasetRecord
     from distlaunch.checks.data.sharding import TrainingMachines
     from distlaunch.checks.project.image_runtime import ImageRuntime
-    from distlaunch.checks.request_view import JobRequest
     from distlaunch.checks.trainer import Trainer
-    from distlaunch.submit.plan import LaunchRequest
+    from distlaunch.job.launch import LaunchRequest
+    from distlaunch.job.vertex.view import JobRequest
 
 __all__ = ["DataPlan", "check_data"]
 
@@ -42,7 +42,7 @@ _TRAINER_IMPORT = re.compile(r"\bdistlaunch_trainer\b")  # Records, Arrays
 
 
 def check_data(
-    order: LaunchRequest,
+    launch: LaunchRequest,
     request: JobRequest,
     trainer: Trainer | None,
     included: Collection[str],
@@ -56,17 +56,17 @@ def check_data(
     if trainer is None or path is None or not path.is_file():
         return None, []
     text = path.read_text(encoding="utf-8", errors="replace")
-    source = path.relative_to(order.folder).as_posix()
-    location = DataLocation(order, source, text, frozenset(included), runtime)
+    source = path.relative_to(launch.folder).as_posix()
+    location = DataLocation(launch, source, text, frozenset(included), runtime)
     datasets: dict[str, DatasetRecord] = {}
     unknown = ""
     try:
-        datasets = record.load(order.folder, path)
+        datasets = record.load(launch.folder, path)
     except record.DataUnknown as reason:
         unknown = str(reason)
     problems = [*filter(None, map(location.problem, datasets.values()))]
     plan, machines = None, sharding.training_machines(request)
-    if machines and _is_predictable(order, trainer):
+    if machines and _is_predictable(launch, trainer):
         training = datasets.get("training")
         plan = _data_plan(training, machines, trainer.options, location, unknown)
         problems += sharding.problems(plan, trainer.options, machines, source)
@@ -77,9 +77,9 @@ def check_data(
     return plan, _with_severity(problems, location)
 
 
-def _is_predictable(order: LaunchRequest, trainer: Trainer) -> bool:
+def _is_predictable(launch: LaunchRequest, trainer: Trainer) -> bool:
     """Whether each option of the arithmetic has one value, for all trials of a tuned job."""
-    tuned = {f"--{name}" for name in order.job.tuning.parameters} if order.job.tuning else set()
+    tuned = {f"--{name}" for name in launch.job.tuning.parameters} if launch.job.tuning else set()
     is_refused = any(problem.what.startswith(_OPTIONS) for problem in trainer.problems)
     return tuned.isdisjoint(_OPTIONS) and not is_refused
 
@@ -129,7 +129,7 @@ class DataLocation:
     written there is sure to be the same in the container. `included` are the files in the image.
     """
 
-    order: LaunchRequest
+    launch: LaunchRequest
     source: str
     text: str
     included: frozenset[str]
@@ -147,7 +147,7 @@ class DataLocation:
             return None
         folder = posixpath.dirname(_WILDCARD.split(dataset.pattern, maxsplit=1)[0])
         is_absolute = dataset.pattern.startswith("/")
-        is_written = is_absolute and (folder in self.text or str(self.order.folder) in self.text)
+        is_written = is_absolute and (folder in self.text or str(self.launch.folder) in self.text)
         if is_written or not all(map(self._paths_in_project, dataset.files)):
             return self._on_this_machine(dataset.pattern, folder, is_written=is_written)
         if any(map(self._is_included, dataset.files)):
@@ -156,7 +156,7 @@ class DataLocation:
 
     def _paths_in_project(self, file: DataFile) -> list[str]:
         """Return a file's paths in the project: as read, and with symlinks resolved."""
-        folder = self.order.folder
+        folder = self.launch.folder
         path = Path(os.path.normpath(folder / file.path))
         pairs = [(folder, path), (Path(os.path.realpath(folder)), Path(os.path.realpath(path)))]
         return [
@@ -170,7 +170,7 @@ class DataLocation:
         base = self.runtime.base
         is_known_base = self.runtime.is_plain or tensorflow_tag(base) is not None
         report = error if is_written and (is_known_base or folder.startswith(_HOMES)) else warning
-        target = f"{self.order.job.bucket or 'gs://BUCKET'}/{self.order.job.name}/data"
+        target = f"{self.launch.job.bucket or 'gs://BUCKET'}/{self.launch.job.name}/data"
         quoted = f'"{pattern}"' if " " in pattern else pattern
         what = f"{pattern} is a path of this machine, which the container does not have"
         remedy = f"copy the files with 'gcloud storage cp {quoted} {target}/', and read "
@@ -183,7 +183,7 @@ class DataLocation:
         if self.runtime.own_ignore:
             remedy = f"add a line !{folder} at the end of .dockerignore"
         else:
-            include = ", ".join([*self.order.job.image.include, folder])
+            include = ", ".join([*self.launch.job.image.include, folder])
             remedy = f"set image.include: [{include}] in distlaunch.yaml"
         what = (
             f"{plural(len(paths), 'file')} in {folder} that the trainer reads, and none of them is "

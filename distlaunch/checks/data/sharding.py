@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.request_view import JobRequest
+    from distlaunch.job.vertex.view import JobRequest
 
 BATCH = 32  # default rows of a step on a replica
 SHARDS = 240  # default number of logical shards

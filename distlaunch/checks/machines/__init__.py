@@ -11,7 +11,6 @@ from distlaunch.checks.machines.alternatives import (
     Availability,
     change_to,
     continent,
-    machine_of,
     nearest,
 )
 from distlaunch.checks.problem import error, warning
@@ -25,6 +24,7 @@ from distlaunch.job.machine_catalogue import (
     suggest_machine,
 )
 from distlaunch.job.model import Machine
+from distlaunch.job.vertex.view import machine_of
 from distlaunch.text import join_names
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from datetime import date
 
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.request_view import JobRequest, PoolRequest
     from distlaunch.job.machine_catalogue import MachineType
+    from distlaunch.job.vertex.view import JobRequest, PoolRequest
 
 _NOT_IN_CATALOGUE = {"TPU_V4_POD"}  # of Google's AcceleratorType
 
@@ -244,21 +244,10 @@ def _tpu_problems(
         yield error("tpu-count", pool.key("accelerator.count"), message, remedy)
 
 
-def may_flex_start(machine: Machine, catalogue: Catalogue) -> bool:
-    """Whether FLEX_START starts a machine; True for an unknown one.
-
-    https://cloud.google.com/vertex-ai/docs/training/schedule-jobs-dws documents them.
-    """
-    if machine.accelerator is None:
-        return machine.type not in catalogue.machines
-    is_known = machine.accelerator in catalogue.accelerators
-    return machine.accelerator in catalogue.flex_start or not is_known
-
-
 def _flex_start_problems(request: JobRequest, available: Availability) -> Iterator[Problem]:
     catalogue = available.catalogue
     for pool in request.pools:
-        if may_flex_start(machine_of(pool), catalogue):
+        if catalogue.may_flex_start(machine_of(pool)):
             continue
         name, kind = pool.accelerator, catalogue.machines.get(pool.machine)
         others = available.replacements(machine_of(pool), catalogue.flex_start)

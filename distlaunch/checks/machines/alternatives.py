@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import date
 
-    from distlaunch.checks.request_view import PoolRequest
     from distlaunch.job.machine_catalogue import Catalogue
 
 _MOST_ALTERNATIVES = 2
@@ -79,11 +78,6 @@ class Availability:
     def _distance(self, region: str) -> tuple[bool, bool]:
         is_far = continent(region) != continent(self.region)
         return is_far, region.partition("-")[0] != self.region.partition("-")[0]
-
-
-def machine_of(pool: PoolRequest) -> Machine:
-    """Return the machine of a pool, with its accelerators."""
-    return Machine(pool.machine, pool.accelerator, pool.accelerator_count)
 
 
 def nearest(count: int, counts: Iterable[int]) -> int:

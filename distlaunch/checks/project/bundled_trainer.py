@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.project.requirements import ImageRequirements
-    from distlaunch.checks.request_view import JobRequest
     from distlaunch.checks.trainer import Trainer
     from distlaunch.job.model import ChoiceParameter, Job
+    from distlaunch.job.vertex.view import JobRequest
 
 _KERAS = ">=3.12,<3.16"  # see docs/dependencies.md
 _LAYER = "BatchNormalization"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import error, warning
 from distlaunch.errors import did_you_mean
-from distlaunch.image.dockerfile import below, expand, variable_names
+from distlaunch.image.dockerfile_parser import below, expand, variable_names
 from distlaunch.image.entrypoint import drops_args, read_contents, shell_script
 from distlaunch.image.pip_secrets import DOCKERFILE_SECRETS
 from distlaunch.image.reference import PLATFORM
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from distlaunch.checks.problem import Problem
-    from distlaunch.image.dockerfile import Dockerfile, Instruction
+    from distlaunch.image.dockerfile_parser import Dockerfile, Instruction
     from distlaunch.image.entrypoint import ImageContents
     from distlaunch.image.plan import BuildInputs
     from distlaunch.job.model import Job

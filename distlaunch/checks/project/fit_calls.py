@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.request_view import JobRequest
+    from distlaunch.job.vertex.view import JobRequest
 
 FIT_ALONE = "fit() of Keras 3 does not train one model on several tasks by itself"
 

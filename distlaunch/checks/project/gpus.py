@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.project.image_runtime import ImageRuntime
     from distlaunch.checks.project.requirements import ImageRequirements
-    from distlaunch.checks.request_view import JobRequest, PoolRequest
     from distlaunch.image.requirements import RequirementLine
-    from distlaunch.submit.plan import LaunchRequest
+    from distlaunch.job.launch import LaunchRequest
+    from distlaunch.job.vertex.view import JobRequest, PoolRequest
 
 _PREBUILT = re.compile(
     r"(?:(?:us|europe|asia)-docker\.pkg\.dev/vertex-ai|gcr\.io/cloud-aiplatform)/training/"
@@ -51,14 +51,14 @@ _PACKAGE = "google-reduction-server"
 
 
 def problems(
-    order: LaunchRequest, request: JobRequest, runtime: ImageRuntime | None, today: date
+    launch: LaunchRequest, request: JobRequest, runtime: ImageRuntime | None, today: date
 ) -> Iterator[Problem]:
     """Yield why a cluster's images may not work with its GPUs."""
-    yield from _image_problems(order, request, runtime, today)
-    yield from _rdma_problems(order, request, runtime)
+    yield from _image_problems(launch, request, runtime, today)
+    yield from _rdma_problems(launch, request, runtime)
     yield from _kernel_problems(request, runtime)
     own = runtime.own.text if runtime and runtime.own else runtime.template if runtime else ""
-    if order.job.reduction_server and runtime and _PACKAGE not in own:
+    if launch.job.reduction_server and runtime and _PACKAGE not in own:
         what = f"the Dockerfile does not install {_PACKAGE}, which NCCL needs to use it"
         remedy = "install it in your own Dockerfile, with apt-get from Google's packages"
         yield warning("reduction-server-package", reduction_server.KEY, what, remedy)
@@ -87,7 +87,7 @@ def unequal(request: JobRequest, *, is_bundled: bool) -> Iterator[Problem]:
 
 
 def _image_problems(
-    order: LaunchRequest, request: JobRequest, runtime: ImageRuntime | None, today: date
+    launch: LaunchRequest, request: JobRequest, runtime: ImageRuntime | None, today: date
 ) -> Iterator[Problem]:
     pools: dict[str, list[PoolRequest]] = {}
     for pool in request.pools:
@@ -95,7 +95,7 @@ def _image_problems(
             pools.setdefault(image, []).append(pool)
     for image, users in pools.items():
         is_base = runtime is not None and image == runtime.base
-        where = "image.uri" if image == order.job.image.uri else users[0].section
+        where = "image.uri" if image == launch.job.image.uri else users[0].section
         instead = f"build it from {DEFAULT_BASE}"
         if runtime and is_base:
             where = runtime.own.path if runtime.own else "image.base"
@@ -103,7 +103,9 @@ def _image_problems(
         has_gpu = any((pool.accelerator or "").startswith("NVIDIA") for pool in users)
         match = _GPU_TAG.fullmatch(tensorflow_tag(image) or "")
         if has_gpu and match and _is_at_least(match, _FIRST_WITH_OLD_CUDNN):
-            requirements = load_requirements(order.job, order.folder, runtime) if runtime else None
+            requirements = (
+                load_requirements(launch.job, launch.folder, runtime) if runtime else None
+            )
             if not (is_base and requirements and _installs_cuda(requirements)):
                 what = f"{image} has cuDNN 8.9, and TensorFlow 2.18 and later needs 9 to find GPUs"
                 remedy = f"{instead}, and tensorflow[and-cuda] in the requirements"
@@ -121,14 +123,14 @@ def _is_at_least(match: re.Match[str], version: tuple[int, int]) -> bool:
 
 
 def _rdma_problems(
-    order: LaunchRequest, request: JobRequest, runtime: ImageRuntime | None
+    launch: LaunchRequest, request: JobRequest, runtime: ImageRuntime | None
 ) -> Iterator[Problem]:
     """Yield a warning of images that do not set up NCCL for RDMA; rendered ones do.
 
     Source: https://cloud.google.com/vertex-ai/docs/training/configure-compute
     """
     own = runtime.own if runtime else None
-    if _NCCL_SCRIPT in f"{order.job.cluster}{own.text if own else ''}":
+    if _NCCL_SCRIPT in f"{launch.job.cluster}{own.text if own else ''}":
         return
     for pool in request.pools:
         if machine_catalogue.has_rdma(pool.machine) and (pool.image or own):

@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import warning
-from distlaunch.image.dockerfile import read_dockerfile
+from distlaunch.image import recipe
+from distlaunch.image.dockerfile_parser import read_dockerfile
 from distlaunch.image.requirements import LINUX
 from distlaunch.image.trainer_wheel import is_needed
 from distlaunch.job.model import DEFAULT_BASE, Image
-from distlaunch.render import templates
 from distlaunch.resources import TRAINER
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.checks.problem import Problem
-    from distlaunch.image.dockerfile import Dockerfile
+    from distlaunch.image.dockerfile_parser import Dockerfile
+    from distlaunch.job.launch import LaunchRequest
     from distlaunch.job.model import Job
-    from distlaunch.submit.plan import LaunchRequest
 
 _PYTHON = re.compile(r"(?:docker\.io/|(?:[\w.-]+/)*library/)?python(?:[:@].*)?")
 _VERSION = re.compile(r"py(?:thon)?[:-]?3\.?([6-9]|[1-9]\d)(?!\d)")  # python:3.12, tf-cpu.py310
@@ -121,14 +121,14 @@ def tensorflow_tag(image: str | None) -> str | None:
     return (match[1] or "latest") if match else None
 
 
-def describe_image(order: LaunchRequest) -> ImageRuntime:
+def describe_image(launch: LaunchRequest) -> ImageRuntime:
     """Return what is known of the image that is built for a job."""
-    job, folder = order.job, order.folder
+    job, folder = launch.job, launch.folder
     path = _own_file(folder, job.image.dockerfile, "Dockerfile")
     own = OwnDockerfile(path, _text(folder, path), job.image) if path else None
     base = own.parsed.base if own else job.image.base or DEFAULT_BASE
     version = _VERSION.search((base or "").partition("@")[0])
-    template = _text(folder, f"{templates.OWN_TEMPLATES}/Dockerfile.j2")
+    template = _text(folder, f"{recipe.OWN_TEMPLATES}/Dockerfile.j2")
     return ImageRuntime(
         base,
         (3, int(version[1])) if version else None,
@@ -163,7 +163,7 @@ def trainer_problems(
     if runtime.own:
         path, text = runtime.own.path, runtime.own.parsed.text  # without comments
     else:
-        path, text = f"{templates.OWN_TEMPLATES}/Dockerfile.j2", runtime.template
+        path, text = f"{recipe.OWN_TEMPLATES}/Dockerfile.j2", runtime.template
     is_installed = not text or "install_trainer" in text or TRAINER in text
     if not is_installed and is_needed(folder, files, module):
         what = f"the project imports {TRAINER}, which this file does not install"
@@ -175,7 +175,7 @@ def _own_file(folder: Path, path: str | None, name: str) -> str | None:
     """Return the path of a file that the user wrote, None if it is rendered or missing."""
     if path:
         return posixpath.normpath(path)
-    is_own = (folder / name).is_file() and not templates.is_ours(_text(folder, name))
+    is_own = (folder / name).is_file() and not recipe.is_rendered(_text(folder, name))
     return name if is_own else None
 
 

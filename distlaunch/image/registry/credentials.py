@@ -5,14 +5,18 @@ from __future__ import annotations
 import base64
 import re
 import threading
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from distlaunch.errors import GoogleError, ImageError, RetryableError
 from distlaunch.image.reference import DOCKER_HUB, is_google, is_loopback
 from distlaunch.image.registry.docker_config import load_config
-from distlaunch.image.registry.errors import RegistryUnreachable, denied, registry_message
+from distlaunch.image.registry.errors import (
+    Credentials,
+    RegistryUnreachable,
+    denied,
+    registry_message,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,16 +28,6 @@ if TYPE_CHECKING:
 _BASIC = re.compile(r"(?:^|,)\s*basic\b", re.IGNORECASE)
 _BEARER = re.compile(r"(?:^|,)\s*bearer\b(.*)", re.IGNORECASE)
 _PARAMETER = re.compile(r'(\w+)=(?:"([^"]*)"|([^\s,"]+))')
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """A user name with a password."""
-
-    username: str
-    password: str = field(repr=False)
-    member: str = ""  # the account as an IAM member, if known
-    source: str = ""  # for messages
 
 
 def find_credentials(host: str) -> Credentials | None:
@@ -73,7 +67,7 @@ def _from_docker(entry: Mapping[str, str] | None) -> Credentials | None:
 
 def _from_google() -> Credentials | None:
     """Return an access token of the application default credentials, None if there are none."""
-    from distlaunch.google import auth, tokens
+    from distlaunch.engines.vertex import auth, tokens
 
     try:
         credentials = auth.load_credentials(None)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.engines.vertex.api_errors import proxy_error
+from distlaunch.engines.vertex.auth import login_remedy
 from distlaunch.errors import ImageError
-from distlaunch.failure_reasons import CURRENT_ACCOUNT, find_remedy, grant, more_calls
-from distlaunch.google.api_errors import proxy_error
-from distlaunch.google.auth import login_remedy
 from distlaunch.image.reference import is_google
 from distlaunch.image.registry import docker_config
+from distlaunch.refusals import CURRENT_ACCOUNT, find_remedy, grant, more_calls
 
 if TYPE_CHECKING:
     import requests
 
     from distlaunch.image.reference import Reference
-    from distlaunch.image.registry.credentials import Credentials
 
 _MAX_MESSAGE = 600  # characters of a registry's message
 # Where Artifact Registry has the images of hosts that were Container Registry's.
@@ -42,6 +42,16 @@ _CONNECTION_ERRORS = {
     "timed out": "the registry {host} does not respond; check it and the network, then try again",
     "": "the connection to {host} broke ({reason}); try again",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A user name with a password."""
+
+    username: str
+    password: str = field(repr=False)
+    member: str = ""  # the account as an IAM member, if known
+    source: str = ""  # for messages
 
 
 class RegistryError(ImageError):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.alias_generators import to_snake
 
-from distlaunch.job.ai_platform.models import AiPlatformJob
+from distlaunch.job.ai_platform.schema import AiPlatformJob
 from distlaunch.job.validation import validate
 from distlaunch.job.yaml_document import YamlProblem, job_file_error
 

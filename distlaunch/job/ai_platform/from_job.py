@@ -14,7 +14,7 @@ from distlaunch.job.ai_platform.fields import (
     move_fields,
     reverse,
 )
-from distlaunch.job.ai_platform.models import ACCELERATORS
+from distlaunch.job.ai_platform.schema import ACCELERATORS
 from distlaunch.job.job_dir import JOB_DIR
 from distlaunch.job.model import POOL_ROLES
 from distlaunch.job.validation import dotted_path

@@ -20,7 +20,7 @@ from distlaunch.job.ai_platform.fields import (
 from distlaunch.job.ai_platform.machines import RoleConfig, current_machine, role_configs
 from distlaunch.job.job_dir import JOB_DIR
 from distlaunch.job.model import POOL_ROLES, job_name
-from distlaunch.job.vertex import parse
+from distlaunch.job.vertex import to_job as vertex_to_job
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,7 +85,7 @@ def to_job(
         args=(*args, *job_dir),
         region=given.get("region", base.region),
     )
-    return parse.to_job(body, tuple(file.warnings), base)
+    return vertex_to_job.to_job(body, tuple(file.warnings), base)
 
 
 def _request(file: AiPlatformFile, pools: list[dict[str, Any]], base: Job) -> dict[str, Any]:

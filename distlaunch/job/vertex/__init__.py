@@ -1,7 +1,7 @@
 """Vertex AI's job format: a Job → the request, and Google's files → a Job."""
 
 from distlaunch.job.vertex.fields import SPECS, Collection
-from distlaunch.job.vertex.request import (
+from distlaunch.job.vertex.from_job import (
     as_body_of,
     build_request,
     collection,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.job import vertex
 from distlaunch.job.validation import describe_value, dotted_path
 from distlaunch.job.vertex import fields
-from distlaunch.job.vertex.parse import job_fields
+from distlaunch.job.vertex.to_job import job_fields
 from distlaunch.job.yaml_document import YamlProblem
 
 if TYPE_CHECKING:

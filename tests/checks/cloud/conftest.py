@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from distlaunch.checks import cloud
-from distlaunch.checks.request_view import job_request
-from distlaunch.google.client import connect
+from distlaunch.engines.vertex.client import connect
 from distlaunch.job import machine_catalogue
+from distlaunch.job.launch import LaunchRequest
 from distlaunch.job.model import Cluster, Image, Job, Machine, Pool
-from distlaunch.submit.plan import LaunchRequest
+from distlaunch.job.vertex.view import job_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable

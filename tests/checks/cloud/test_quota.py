@@ -6,9 +6,9 @@ import pytest
 from fake_google import Refused
 
 from distlaunch.checks.cloud.quota import PREFIX, demand, limit
-from distlaunch.checks.request_view import PoolRequest
 from distlaunch.job import machine_catalogue
 from distlaunch.job.model import Cluster, Machine, Pool, RangeParameter, Scheduling, Tuning
+from distlaunch.job.vertex.view import PoolRequest
 
 KNOWN = machine_catalogue.load(None)
 T4 = PoolRequest("chief", 1, "n1-standard-8", "NVIDIA_TESLA_T4", 2)

@@ -14,8 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from distlaunch.checks.machines import problems
-from distlaunch.checks.request_view import JobRequest, PoolRequest
 from distlaunch.job.machine_catalogue import FILE_NAME, load
+from distlaunch.job.vertex.view import JobRequest, PoolRequest
 
 KNOWN = load(None)
 TODAY = date(2026, 11, 21)

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from distlaunch.checks.project.dockerfile import image_problems
 from distlaunch.image import plan_image
-from distlaunch.image.dockerfile import read_dockerfile
+from distlaunch.image.dockerfile_parser import read_dockerfile
 from distlaunch.image.entrypoint import read_contents
 from distlaunch.job.load import load_job
-from distlaunch.render.templates import recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +43,7 @@ def problems(tmp_path) -> Callable[..., list[Problem]]:
             path.write_bytes(content.encode())
             path.chmod(0o755 if content.startswith("#!") else 0o644)
         job = load_job(tmp_path, overrides=overrides).job
-        inputs = plan_image(job, tmp_path, recipe, push=False).inputs
+        inputs = plan_image(job, tmp_path, push=False).inputs
         assert inputs
         return list(image_problems(job, inputs))
 
@@ -296,5 +295,5 @@ def test_secrets_and_keys_that_a_build_does_not_have(problems):
 
 def test_a_rendered_dockerfile_has_no_problem(bundled):
     job = bundled.order().job
-    inputs = plan_image(job, bundled.folder, recipe, push=False).inputs
+    inputs = plan_image(job, bundled.folder, push=False).inputs
     assert list(image_problems(job, inputs)) == []

@@ -7,11 +7,11 @@ import pytest
 
 from distlaunch.checks.project import gpus
 from distlaunch.checks.project.image_runtime import describe_image
-from distlaunch.checks.request_view import job_request
+from distlaunch.image.recipe import read_recipe
 from distlaunch.job import vertex
 from distlaunch.job.load import load_job
 from distlaunch.job.model import DEFAULT_BASE
-from distlaunch.render.templates import recipe
+from distlaunch.job.vertex.view import job_request
 
 RDMA = (
     "cluster={chief: {machine: a3-ultragpu-8g, accelerator: {type: NVIDIA_H200_141GB, count: 8}}}"
@@ -202,7 +202,7 @@ def test_a_dockerfile_that_installs_tensorflow_without_cuda(base, command, where
 
 
 def test_a_changed_copy_of_the_rendered_dockerfile_rewrites_the_requirements(bundled):
-    text = recipe(bundled.order().job, bundled.folder).dockerfile
+    text = read_recipe(bundled.order().job, bundled.folder).dockerfile
     bundled.write("Dockerfile", f"{text}# mine\n")
     assert builds(bundled, "tensorflow==2.21.0\n") == []
     # It was rendered for machines without GPUs, and removes CUDA.

@@ -10,7 +10,7 @@ import pytest
 
 from distlaunch.cli import main
 from distlaunch.emulator.run.docker import DockerBackend
-from distlaunch.ui.failure import explain
+from distlaunch.failure_reasons import explain
 
 from .jobs import custom_job, jobs_on, pool, tuning_job
 

@@ -10,12 +10,12 @@ from unittest.mock import Mock
 import pytest
 from google.auth.exceptions import RefreshError, TransportError
 
+from distlaunch.engines.vertex import auth
 from distlaunch.errors import ImageError
-from distlaunch.google import auth
 from distlaunch.image.docker import connect_docker
 from distlaunch.image.reference import Reference
-from distlaunch.image.registry.credentials import Credentials, find_credentials
-from distlaunch.image.registry.errors import denied
+from distlaunch.image.registry.credentials import find_credentials
+from distlaunch.image.registry.errors import Credentials, denied
 
 ANN = base64.b64encode(b"ann:open sesame").decode()
 DOCKER = "docker's configuration"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from distlaunch.job import vertex
 from distlaunch.job.load import load_job
 from distlaunch.job.vertex import proto
-from distlaunch.job.vertex.parse import OUTPUT_ONLY_FIELDS
+from distlaunch.job.vertex.to_job import OUTPUT_ONLY_FIELDS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,46 @@
+"""The global options, and the results of commands on stdout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from distlaunch.errors import output_error
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from distlaunch.events import Level
+    from distlaunch.ui.console import Console
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The global options."""
+
+    debug: bool = False
+    quiet: bool = False
+    log_level: str = "info"
+
+    def console(self) -> Console:
+        """Return a console that prints messages of the requested level."""
+        from distlaunch.ui.console import Console
+
+        return Console(cast("Level", "error" if self.quiet else self.log_level))
+
+    def show_copy(self, file: Path, copy: Path) -> None:
+        """Print that a file that is replaced was kept as a copy."""
+        if not self.quiet:
+            show(f"kept {file} as {copy}")
+
+
+def show(line: str) -> None:
+    """Print a result on stdout; BrokenPipeError or OutputError is raised if that fails."""
+    from distlaunch.ui.console import visible
+
+    try:
+        click.echo(visible(line))
+    except OSError as error:
+        raise output_error(error) from None

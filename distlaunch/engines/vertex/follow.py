@@ -1,0 +1,293 @@
+"""Follow a job in the cloud as a stream of events: its states and log lines, until it has ended."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from distlaunch import timestamps
+from distlaunch.engines.vertex import jobs as google_jobs
+from distlaunch.engines.vertex.jobs import JobState
+from distlaunch.engines.vertex.log_reader import LogReader, LogSelection
+from distlaunch.errors import EmulatorStopped, GoogleError, RetryableError
+from distlaunch.events import JobChanged, Notice
+from distlaunch.retry import Backoff
+from distlaunch.text import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from distlaunch.engines.vertex.jobs import Jobs
+    from distlaunch.events import Event
+
+_LOG_INTERVAL_GROWTH = 1.5
+_ERROR_TIMEOUT = 120.0  # seconds after a failure: Google gives its reason after about a minute
+_END_TIMEOUT = 300.0  # seconds after the end, whatever is still missing
+_OLD_JOB = 60.0  # seconds after the end of a job of which no late lines are expected
+_MAX_RETRY_DELAY = 80.0  # seconds between attempts of a failing call
+_MAX_RETRY_AFTER = 600.0  # seconds of a server's Retry-After that are respected
+_OUTAGE_REPORT = 20.0  # seconds of failing calls before they are reported
+
+
+@dataclass(frozen=True, slots=True)
+class PollIntervals:
+    """Seconds between calls."""
+
+    state: float = 5.0
+    log: float = 2.0  # while lines arrive; Cloud Logging allows 60 reads a minute
+    idle_log: float = 10.0  # while none arrive
+    quiet: float = 8.0  # without a new line after the job's end, until none is expected
+
+
+GOOGLE = PollIntervals()
+EMULATOR = PollIntervals(state=0.5, log=0.5, idle_log=1.0, quiet=0.0)
+"""An emulator's log is complete when its job has ended."""
+
+
+class JobFollower:
+    """Follows a job; iterating again after an interrupt resumes.
+
+    The attribute `job` is the latest resource. `per_entry` makes each log entry an event of its
+    own; `sleep` may be `ProgressView.wait`, which serves a slow reader in the meantime. Without
+    `has_logs` there are only states. A job that has not started `max_wait` seconds after its
+    creation is no longer followed, and `is_stalled` is set.
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        job: Mapping[str, Any],
+        *,
+        selection: LogSelection | None = None,
+        per_entry: bool = False,
+        has_logs: bool = True,
+        max_wait: float | None = None,
+        intervals: PollIntervals = GOOGLE,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.job = job
+        self._jobs = jobs
+        self._intervals = intervals
+        self._clock = clock
+        self._sleep = sleep
+        self._reader = LogReader(
+            jobs,
+            job,
+            selection or LogSelection(),
+            per_entry=per_entry,
+            clock=clock,
+            retry_deadline=0,
+        )
+        self._states = StateTracker()
+        self._pending: deque[Event] = deque(self._states.update(job))
+        self._outage_since: float | None = None
+        self._is_outage_reported = False
+        self._state_polls = PollSchedule(clock, intervals.state)
+        self._state_polls.succeeded()
+        self._log_polls = PollSchedule(clock, intervals.log)
+        self._has_logs = has_logs
+        self._ended: float | None = clock() if google_jobs.has_ended(job) else None
+        self._newest_line = clock()
+        self._is_old = _ended_long_ago(job, now())
+        self._is_emulator_gone = False
+        age = now() - timestamps.parse_or(job.get("createTime"), now())
+        self._wait_end = None if max_wait is None else clock() + max_wait - age
+        self.is_stalled = False
+
+    def __iter__(self) -> Iterator[Event]:
+        """Yield events until the job has ended and its last lines and error have arrived.
+
+        GoogleError is raised if the job cannot be read, or the emulator has stopped.
+        """
+        while True:
+            while self._pending:
+                yield self._pending.popleft()
+            if self._is_complete():
+                yield from self._missing_parts()
+                return
+            now = self._clock()
+            if self._wait_end is not None and now >= self._wait_end:
+                self.is_stalled = google_jobs.state(self.job).is_before_running
+                self._wait_end = None
+                if self.is_stalled:
+                    return
+            if now >= self._state_polls.due:
+                self._poll_state()
+            elif self._has_logs and now >= self._log_polls.due:
+                self._read_logs()
+            else:
+                polls = [self._state_polls, *([self._log_polls] if self._has_logs else [])]
+                self._sleep(max(min(poll.due for poll in polls) - self._clock(), 0.0))
+
+    def _poll_state(self) -> None:
+        try:
+            job = self._jobs.get(self.job["name"], retry_deadline=0)
+        except RetryableError as error:
+            self._failed(self._state_polls, error)
+            return
+        self._succeeded(self._state_polls)
+        changes = self._states.update(job)
+        self.job = job
+        self._pending.extend(changes)
+        if self._ended is None and google_jobs.has_ended(job):
+            self._ended = self._newest_line = self._clock()
+        if changes and not self._log_polls.is_failing:
+            self._log_polls.due = self._clock()
+
+    def _read_logs(self) -> None:
+        try:
+            lines = self._reader.step(self.job, full=self._ended is not None)
+        except RetryableError as error:
+            self._failed(self._log_polls, error)
+        except GoogleError as error:
+            self._has_logs = False
+            self._pending.append(Notice(f"no logs are shown: {error}", "warning"))
+        else:
+            self._pending.extend(lines)
+            if lines:
+                self._newest_line = self._clock()
+            self._adapt_log_interval(has_lines=bool(lines))
+            self._succeeded(self._log_polls)
+            if self._reader.tail.in_progress:
+                self._log_polls.due = self._clock()
+
+    def _succeeded(self, polls: PollSchedule) -> None:
+        polls.succeeded()
+        if self._outage_since is None or self._state_polls.is_failing or self._log_polls.is_failing:
+            return
+        if self._is_outage_reported:
+            lasted = duration(self._clock() - self._outage_since)
+            self._pending.append(Notice(f"Google answers again, after {lasted}"))
+        self._outage_since, self._is_outage_reported = None, False
+
+    def _failed(self, polls: PollSchedule, error: RetryableError) -> None:
+        """Schedule another attempt and report a lasting outage once; an emulator has stopped."""
+        polls.failed(error)
+        session = self._jobs.session
+        if session.is_emulator_down(error):
+            self._is_emulator_gone = True
+            if self._ended is None:
+                raise EmulatorStopped(
+                    f"{session.endpoint} refuses connections: the emulator has stopped, and the "
+                    "job with it"
+                ) from error
+        now = self._clock()
+        self._outage_since = now if self._outage_since is None else self._outage_since
+        if not self._is_outage_reported and now - self._outage_since >= _OUTAGE_REPORT:
+            self._is_outage_reported = True
+            notice = Notice(f"{error}; retrying, the job keeps running", "warning")
+            self._pending.append(notice)
+
+    def _adapt_log_interval(self, *, has_lines: bool) -> None:
+        """Read more often while lines arrive, and at the end."""
+        polls, intervals = self._log_polls, self._intervals
+        longer = min(polls.interval * _LOG_INTERVAL_GROWTH, intervals.idle_log)
+        polls.interval = intervals.log if has_lines or self._ended is not None else longer
+
+    def _is_complete(self) -> bool:
+        """Whether no further event is expected."""
+        if self._ended is None:
+            return False
+        if self._is_emulator_gone:
+            return True
+        in_progress = self._reader.tail.in_progress
+        since_end = self._clock() - self._ended
+        if since_end >= _END_TIMEOUT and (self._log_polls.is_failing or not in_progress):
+            return True
+        if self._has_logs and not self._has_all_lines(self._ended):
+            return False
+        return self._is_old or _is_explained(self.job) or since_end >= _ERROR_TIMEOUT
+
+    def _has_all_lines(self, end: float) -> bool:
+        if self._is_old or not self._intervals.quiet:
+            return self._reader.tail.last_full_scan >= end
+        return self._reader.tail.last_empty_scan >= self._newest_line + self._intervals.quiet
+
+    def _missing_parts(self) -> Iterator[Event]:
+        if self._has_logs and self._reader.tail.last_full_scan < (self._ended or 0.0):
+            yield Notice(
+                "the last lines may be missing, as the logs could not be read; "
+                "'distlaunch logs' shows them later",
+                "warning",
+            )
+        if not _is_explained(self.job):
+            yield Notice("no error message from Vertex AI", "warning")
+
+
+class PollSchedule:
+    """When a repeated call is due."""
+
+    def __init__(self, clock: Callable[[], float], interval: float) -> None:
+        self.interval = interval
+        self.due = clock()
+        self.is_failing = False
+        self._clock = clock
+        self._backoff = Backoff(2 * interval, _MAX_RETRY_DELAY, clock=clock)
+
+    def succeeded(self) -> None:
+        """Schedule the next call after a success."""
+        self.is_failing = False
+        self._backoff.reset()
+        self.due = self._clock() + self.interval
+
+    def failed(self, error: RetryableError) -> None:
+        """Schedule the next call after a failure."""
+        self.is_failing = True
+        delay = self._backoff.next_delay(min(error.wait, _MAX_RETRY_AFTER)) or 0.0
+        self.due = self._clock() + delay
+
+
+class StateTracker:
+    """Turns successive resources of a job into changes of its state.
+
+    Durations come from Google's timestamps, so that they include neither this machine's clock nor
+    the interval between polls.
+    """
+
+    def __init__(self) -> None:
+        self._state: JobState | None = None
+        self._error = ""
+        self._entered: object = None  # timestamp at which the state was entered
+
+    def update(self, job: Mapping[str, Any]) -> list[JobChanged]:
+        """Return the changes since the last update, and the current state at the first one."""
+        state = google_jobs.state(job)
+        error = google_jobs.error_message(job) if state.is_terminal else ""
+        is_new_error = error != self._error
+        self._error = error
+        if state is self._state:
+            return [JobChanged(str(state), None, error)] if is_new_error and error else []
+        changes = []
+        was_waiting = self._state is None or self._state.is_before_running
+        has_left = state.is_terminal or state is JobState.CANCELLING
+        if self._state and was_waiting and has_left and "startTime" in job:
+            changes.append(self._change(JobState.RUNNING, job["startTime"]))  # between two updates
+        if state is JobState.RUNNING and was_waiting:
+            entered = job.get("startTime")
+        elif state.is_terminal and "endTime" in job:
+            entered = job["endTime"]
+        else:
+            entered = job.get("updateTime" if self._state else "createTime")
+        return [*changes, self._change(state, entered, error)]
+
+    def _change(self, state: JobState, entered: object, error: str = "") -> JobChanged:
+        after = timestamps.seconds_between(self._entered, entered) if self._state else None
+        self._state, self._entered = state, entered
+        return JobChanged(str(state), after, error)
+
+
+def _is_explained(job: Mapping[str, Any]) -> bool:
+    """Whether Google has given the reason for a job's end, or none is expected."""
+    is_expected = google_jobs.state(job) in (JobState.SUCCEEDED, JobState.CANCELLED)
+    return is_expected or bool(google_jobs.error_message(job))
+
+
+def _ended_long_ago(job: Mapping[str, Any], now: float) -> bool:
+    """Whether a job has ended so long ago that nothing more is expected of it."""
+    age = now - timestamps.parse_or(job.get("endTime"), now)
+    limit = _OLD_JOB if _is_explained(job) else _END_TIMEOUT
+    return google_jobs.has_ended(job) and age > limit

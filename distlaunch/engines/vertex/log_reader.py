@@ -1,0 +1,215 @@
+"""Read the log of a job, in one go or while it grows: each entry once, including late ones.
+
+Entries can arrive late and twice, so recent entries are read again and known by their insertId.
+A full scan reads the last minutes again; where it takes many pages, short scans run in between.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from distlaunch import timestamps
+from distlaunch.engines.vertex.log_query import job_query, read_page
+from distlaunch.errors import GoogleError, RetryableError
+from distlaunch.events import TaskLines
+from distlaunch.retry import RETRY_DEADLINE
+from distlaunch.tensorflow_noise import without_noise
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from distlaunch.engines.vertex.jobs import Jobs
+    from distlaunch.engines.vertex.log_query import LogEntry
+
+    Page = tuple[list[LogEntry], str | None]  # and the token of the next one
+
+WINDOW = 300.0  # seconds of the log that a full scan reads again for late entries
+
+_SHORT_WINDOW = 10.0  # seconds of the log that a short scan reads again
+_PAUSE_PER_PAGE = 4.0  # seconds between full scans, for each page that one takes
+_MAX_PAUSE = 120.0  # seconds between full scans
+_CLOCK_SKEW = 60.0  # seconds before a job's creation at which its log may start
+
+
+@dataclass(frozen=True, slots=True)
+class LogSelection:
+    """Which part of a job's log to show."""
+
+    tasks: tuple[str, ...] = ()  # such as worker:3, or vertex for the platform; all if empty
+    since: float | None = None  # seconds since 1970; None for the job's creation
+    last: int | None = None  # how many of the entries that exist at the start; None for all
+    pattern: re.Pattern[str] | None = None  # what a line has to contain
+    severity: str = ""  # the lowest, such as WARNING; all if empty
+    hide_noise: bool = False  # leave out the lines that TensorFlow writes in every job
+
+    def apply(self, entries: Sequence[LogEntry]) -> list[LogEntry]:
+        """Return entries with the selected lines, without entries that have none."""
+        if self.pattern is None and not self.hide_noise:
+            return list(entries)
+        selected = [(entry, self._select(entry.text)) for entry in entries]
+        return [entry._replace(text="\n".join(lines)) for entry, lines in selected if lines]
+
+    def _select(self, text: str) -> list[str]:
+        if self.hide_noise:
+            block = f"{text}\n".encode("utf-8", "surrogatepass")
+            text = without_noise(block).decode("utf-8", "surrogatepass")
+        lines = text.removesuffix("\n").split("\n") if text or not self.hide_noise else []
+        return [line for line in lines if self.pattern is None or self.pattern.search(line)]
+
+
+class LogReader:
+    """Reads the log of a job, in one go or while it grows.
+
+    With `per_entry` each entry is an event with its time and severity.
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        job: Mapping[str, Any],
+        selection: LogSelection,
+        *,
+        per_entry: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        retry_deadline: float = RETRY_DEADLINE,
+    ) -> None:
+        self._jobs = jobs
+        self._selection = selection
+        self._per_entry = per_entry
+        self._retry_deadline = retry_deadline
+        start = timestamps.parse_or(job.get("createTime"), 0.0) - _CLOCK_SKEW
+        since = start if selection.since is None else selection.since
+        self.tail = Tail(self._read_page, since, clock=clock)
+        self._query = job_query(job, selection.tasks, selection.severity)
+        self._backlog: deque[LogEntry] | None = None
+        if selection.last is not None:
+            self._backlog = deque(maxlen=selection.last)
+
+    def step(self, job: Mapping[str, Any], *, full: bool = False) -> list[TaskLines]:
+        """Read one page and return its new lines."""
+        if not self.tail.in_progress:
+            selection = self._selection
+            self._query = job_query(job, selection.tasks, selection.severity)
+        entries = self._selection.apply(self.tail.step(full=full))
+        if self._backlog is not None:
+            self._backlog.extend(entries)
+            if self.tail.in_progress:
+                return []
+            entries, self._backlog = list(self._backlog), None
+        return self._to_lines(entries)
+
+    def read_all(self, job: Mapping[str, Any]) -> Iterator[TaskLines]:
+        """Yield all lines that exist now."""
+        yield from self.step(job, full=True)
+        while self.tail.in_progress:
+            yield from self.step(job, full=True)
+
+    def _read_page(self, since: float, token: str | None) -> Page:
+        deadline = self._retry_deadline
+        return read_page(self._jobs, self._query, since, token, retry_deadline=deadline)
+
+    def _to_lines(self, entries: Sequence[LogEntry]) -> list[TaskLines]:
+        if self._per_entry:
+            return [
+                TaskLines(entry.task, f"{entry.text}\n", entry.timestamp, entry.severity)
+                for entry in entries
+            ]
+        return [
+            TaskLines(task, "".join(f"{entry.text}\n" for entry in group), severity=severity)
+            for (task, severity), group in groupby(entries, attrgetter("task", "severity"))
+        ]
+
+
+@dataclass(slots=True)
+class _Scan:
+    """Reading from a time on, page by page, over several calls."""
+
+    start: float
+    is_full: bool
+    began: float
+    reached: float
+    pages: int = 0
+    fresh: int = 0
+    token: str | None = None
+
+
+class Tail:
+    """Reads a log from a time on, each entry once."""
+
+    def __init__(
+        self,
+        read_page: Callable[[float, str | None], Page],
+        since: float,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self.last_full_scan = float("-inf")
+        self.last_empty_scan = float("-inf")
+        self._read_page = read_page
+        self._since = since
+        self._clock = clock
+        self._newest = since
+        self._known: dict[int, float] = {}  # the times of entries that may be read again
+        self._scan: _Scan | None = None
+        self._next_full_scan = clock()
+
+    @property
+    def in_progress(self) -> bool:
+        """Whether a scan has more pages to read at once."""
+        return self._scan is not None
+
+    def step(self, *, full: bool = False) -> list[LogEntry]:
+        """Read one page and return its new entries."""
+        scan = self._scan = self._scan or self._new_scan(full=full)
+        try:
+            page, token = self._read_page(scan.start, scan.token)
+        except RetryableError:
+            raise
+        except GoogleError:
+            if scan.token is None or scan.reached <= scan.start:
+                raise
+            scan.start, scan.token = scan.reached, None  # the token may have expired
+            return []
+        fresh = self._take_new(page)
+        scan.reached = max([scan.reached, *(entry.time for entry in page[-1:])])
+        scan.pages += 1
+        scan.fresh += len(fresh)
+        scan.token = token
+        if token is None:
+            self._finish(scan)
+        return fresh
+
+    def _new_scan(self, *, full: bool) -> _Scan:
+        now = self._clock()
+        is_full = full or now >= self._next_full_scan
+        start = max(self._newest - (WINDOW if is_full else _SHORT_WINDOW), self._since)
+        return _Scan(start, is_full, now, start)
+
+    def _finish(self, scan: _Scan) -> None:
+        self._scan = None
+        if not scan.is_full:
+            return
+        self.last_full_scan = scan.began
+        if not scan.fresh:
+            self.last_empty_scan = scan.began
+        pause = min(_PAUSE_PER_PAGE * (scan.pages - 1), _MAX_PAUSE)
+        self._next_full_scan = self._clock() + pause
+        earliest = self._newest - WINDOW - 1.0  # as the start of a scan is rounded
+        self._known = {key: time for key, time in self._known.items() if time >= earliest}
+
+    def _take_new(self, page: list[LogEntry]) -> list[LogEntry]:
+        """Remember a page's new entries and return them."""
+        fresh = []
+        for entry in page:
+            key = hash((entry.insert_id, entry.task))
+            if key not in self._known:
+                fresh.append(entry)
+                self._known[key] = entry.time
+                self._newest = max(self._newest, entry.moment)
+        return fresh

@@ -1,0 +1,290 @@
+"""A Job and templates → the Dockerfile and the ignore file of its image."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import re
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from distlaunch import __version__, resources
+from distlaunch.errors import ImageError, did_you_mean
+from distlaunch.image.requirements import has_gpus, read_requirements, read_text, sed_script
+from distlaunch.job.model import DEFAULT_BASE, DEFAULT_REQUIREMENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import jinja2
+
+    from distlaunch.image.context import ContextFile
+    from distlaunch.image.requirements import Requirements
+    from distlaunch.job.model import Job
+
+CODE = "/app"  # where the project's files lie in the image
+OWN_TEMPLATES = "templates"  # the folder of a project's own
+
+_STAMP = re.compile(r"# rendered by distlaunch \S+, sha256 ([0-9a-f]{64}); .*\n")
+_DIRECTIVES = re.compile(r"(?:#[ \t]*[A-Za-z]+[ \t]*=.*\n)*")  # they have to stand before all else
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """The Dockerfile and the ignore file of a project's image, rendered or the user's own.
+
+    A rendered Dockerfile has the stages ``environment`` (base and requirements) and, last, the code
+    in `CODE`.
+    """
+
+    dockerfile: str  # the text, without a stamp
+    ignore: str  # the text; it defines the context, without the wheel
+    own_dockerfile: Path | None = None  # relative to the project; None for a rendered one
+    own_ignore: Path | None = None
+    wheel: ContextFile | None = None  # of the trainer package, for an image that needs it
+
+
+def read_recipe(job: Job, folder: Path) -> Recipe:
+    """Return the files that build the project's image, the user's own before rendered ones.
+
+    ``image.dockerfile`` names the user's Dockerfile; without it a file called Dockerfile is used,
+    unless `render` wrote it and it has not changed since. The same holds for .dockerignore; a
+    custom Dockerfile without one gets all of the folder but what never belongs in an image.
+    ImageError is raised if a file cannot be read, or something cannot be rendered.
+    """
+    from distlaunch.image import trainer_wheel
+    from distlaunch.image.context import paths
+
+    own = _own_dockerfile(job, folder)
+    own_ignore = _own_ignore(folder, own)
+    if own_ignore:
+        # What distlaunch notes there changes with each launch.
+        ignore = f"{read_text(folder, own_ignore)}\n.distlaunch\n{_allowed_secrets(job, folder)}"
+    else:
+        ignore = _dockerignore(job, folder, None if own else _included(job, folder))
+    is_needed = trainer_wheel.is_needed(folder, paths(folder, ignore), job.main[0])
+    wheel = trainer_wheel.trainer_wheel() if is_needed else None
+    text = read_text(folder, own) if own else _dockerfile(job, folder, wheel)
+    return Recipe(text, ignore, own, own_ignore, wheel)
+
+
+def is_rendered(text: str) -> bool:
+    """Whether a file was rendered by us and has not been changed since."""
+    stamp = _STAMP.search(text)
+    if stamp is None or not _DIRECTIVES.fullmatch(text, 0, stamp.start()):
+        return False
+    return stamp[1] == _hash(text[: stamp.start()] + text[stamp.end() :])
+
+
+def _dockerfile(job: Job, folder: Path, wheel: ContextFile | None) -> str:
+    from distlaunch.image import cuda, trainer_wheel
+
+    gpu = has_gpus(job.cluster)
+    pip = _requirements(job, folder)
+    return render_template(
+        "Dockerfile",
+        folder,
+        job=job,
+        base=job.image.base or DEFAULT_BASE,
+        gpu=gpu,
+        requirements=list(pip.files) if pip else [],
+        changed=pip.changed if pip else (),
+        tensorflow_script=sed_script(gpu=gpu),
+        cuda_folder=cuda.FOLDER,
+        link_cuda=cuda.LINK_COMMAND,
+        trainer_wheel=wheel.path if wheel else None,
+        install_trainer=trainer_wheel.install_command(CODE),
+        entrypoint=cuda.entrypoint(job),
+        code=CODE,
+    )
+
+
+def _dockerignore(job: Job, folder: Path, included: list[str] | None) -> str:
+    from distlaunch.image import secrets
+
+    marked = sorted(file.parent.name for file in folder.glob("*/pyvenv.cfg"))
+    text = render_template(
+        "dockerignore",
+        folder,
+        job=job,
+        included=included,
+        secrets=list(secrets.NAMES),
+        environments=map(_pattern, marked),
+    )
+    return text + _allowed_secrets(job, folder)
+
+
+def _allowed_secrets(job: Job, folder: Path) -> str:
+    """Return the rules that let `Image.allow_secrets` in, with what the context looks for."""
+    from distlaunch.image import secrets
+
+    paths = [_inner(folder, path, "allow_secrets") for path in job.image.allow_secrets]
+    for path in paths:
+        if not (folder / path).is_file():
+            raise ImageError(f"image.allow_secrets: {path}: is a folder; name each file")
+    return "".join(f"# {secrets.ALLOW} {path}\n!{_pattern(path)}\n" for path in paths)
+
+
+def _included(job: Job, folder: Path) -> list[str]:
+    """Return the patterns of what the image holds."""
+    requirements = _requirements(job, folder)
+    package = _package(job, folder, requirements)
+    included = [_inner(folder, path, "include") for path in job.image.include]
+    if (folder / resources.TRAINER).is_dir():  # from `eject`
+        included.append(resources.TRAINER)
+    files = requirements.files if requirements else ()
+    return [_pattern(path) for path in dict.fromkeys([*files, *package, *included])]
+
+
+def _package(job: Job, folder: Path, requirements: Requirements | None) -> list[str]:
+    """Return the path of the program's package, none if a requirement may have it."""
+    if job.script:
+        return [_inner(folder, job.script, "script").partition("/")[0]]
+    module = job.script_module or job.module
+    name = module.partition(".")[0]
+    for path in (name, f"{name}.py", *job.env.get("PYTHONPATH", "").split(":")):
+        if path and path[0] != "/" and (folder / path).exists():
+            return [path]
+    part, lines = name.replace("_", "-").lower(), requirements.lines() if requirements else ()
+    is_like_a_file = did_you_mean(name, [path.stem for path in folder.iterdir()])
+    if not is_like_a_file and any(each.url or part in each.name for each in lines):
+        return []
+    key = "script_module" if job.script_module else "module"
+    raise ImageError(
+        f"{key}: {module}: neither the folder {name} nor {name}.py is in {folder}; name the "
+        "program's module, or set env: {PYTHONPATH: FOLDER} to the folder that it is in"
+    )
+
+
+def _inner(folder: Path, path: str, key: str) -> str:
+    """Return a path of the job file, cleaned; `key` is that of its section image, or script."""
+    where = key if key == "script" else f"image.{key}"
+    clean = posixpath.normpath(path)
+    if not (folder / clean).exists():
+        raise ImageError(f"{where}: {path}: no such file or folder in {folder}")
+    return clean
+
+
+def _pattern(path: str) -> str:
+    from distlaunch.image.ignore import pattern_for
+
+    if path == ".":
+        return "**"
+    if not path.isprintable():
+        raise ImageError(
+            f"{path!r}: its name has a character that no .dockerignore can hold; rename it"
+        )
+    return pattern_for(path)
+
+
+def _requirements(job: Job, folder: Path) -> Requirements | None:
+    """Return what pip installs: nothing where the job names no file and there is none."""
+    name = job.image.requirements
+    if name is None and not (folder / DEFAULT_REQUIREMENTS).is_file():
+        return None
+    return read_requirements(folder, name or DEFAULT_REQUIREMENTS, gpu=has_gpus(job.cluster))
+
+
+def _own_dockerfile(job: Job, folder: Path) -> Path | None:
+    if job.image.dockerfile:
+        path = Path(posixpath.normpath(job.image.dockerfile))
+        if not (folder / path).is_file():
+            raise ImageError(f"image.dockerfile: {path}: no such file in {folder}")
+        return path
+    return _own(folder, Path("Dockerfile"))
+
+
+def _own_ignore(folder: Path, dockerfile: Path | None) -> Path | None:
+    if dockerfile:
+        beside = dockerfile.with_name(f"{dockerfile.name}.dockerignore")
+        if (folder / beside).is_file():
+            return beside
+    return _own(folder, Path(".dockerignore"))
+
+
+def _own(folder: Path, path: Path) -> Path | None:
+    """Return a file's path if it is there and the user's own."""
+    return path if (folder / path).is_file() and not is_rendered(read_text(folder, path)) else None
+
+
+def render_template(name: str, folder: Path | None, **values: Any) -> str:
+    """Render a template, the project's own before the bundled one.
+
+    ImageError is raised if it cannot be rendered.
+    """
+    from distlaunch.image.quoting import CannotBeQuoted
+
+    try:
+        return _environment(folder).get_template(f"{name}.j2").render(values)
+    except Exception as problem:  # a template may raise whatever Python does
+        if folder is None or not (folder / OWN_TEMPLATES / f"{name}.j2").is_file():
+            if isinstance(problem, CannotBeQuoted):
+                raise ImageError(f"{name}: {problem}") from None
+            raise
+        reason = " ".join(str(problem).split())
+        raise ImageError(f"{_location(problem, folder, f'{name}.j2')}: {reason}") from None
+
+
+def _environment(folder: Path | None) -> jinja2.Environment:
+    """Return an environment for untrusted templates.
+
+    They run in Jinja's sandbox, without access to Python's objects, and are read from no other
+    folder than the project's and ours.
+    """
+    import jinja2
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    from distlaunch.image import quoting
+
+    class Loader(jinja2.FileSystemLoader):
+        """One that follows no symlink out of the project's folder."""
+
+        def get_source(
+            self, environment: jinja2.Environment, template: str
+        ) -> tuple[str, str, Callable[[], bool]]:
+            if folder:
+                path = folder / OWN_TEMPLATES / template
+                if path.is_file() and not path.resolve().is_relative_to(folder.resolve()):
+                    raise jinja2.TemplateError(
+                        f"{template} is a symlink out of the project's folder; copy the file there"
+                    )
+            return super().get_source(environment, template)
+
+    folders = [*([folder / OWN_TEMPLATES] if folder else []), resources.templates()]
+    environment = ImmutableSandboxedEnvironment(
+        loader=Loader(folders),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,
+    )
+    environment.filters |= quoting.FILTERS
+    return environment
+
+
+def _location(problem: Exception, folder: Path, template: str) -> str:
+    """Return which line of the project's templates raised, as ``templates/Dockerfile.j2:3``."""
+    location = f"{OWN_TEMPLATES}/{template}"
+    for frame in traceback.extract_tb(problem.__traceback__):
+        file = Path(frame.filename)
+        if file.is_relative_to(folder / OWN_TEMPLATES):
+            location = f"{file.relative_to(folder)}:{frame.lineno}"
+    return location
+
+
+def stamped(text: str) -> str:
+    """Put a line into a file that marks it as generated until it is changed."""
+    stamp = (
+        f"# rendered by distlaunch {__version__}, sha256 {_hash(text)}; "
+        "once changed it is yours, and left as it is\n"
+    )
+    directives = _DIRECTIVES.match(text)
+    end = directives.end() if directives else 0
+    return text[:end] + stamp + text[end:]
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,92 @@
+"""A launch: what to launch and where, as plain frozen data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from distlaunch.job import vertex
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from distlaunch.job.model import Job
+
+LAUNCH_LABEL = "distlaunch-launch"  # the label of a job with the id of its launch
+_MAX_NAME = 40  # characters of a job's name in its launch id, which is the value of a label
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRequest:
+    """What to launch."""
+
+    folder: Path  # the project's
+    job: Job  # with project and region
+    job_dir: str | None = None  # the requested gs://… folder; None for a new one in the bucket
+    endpoint: str | None = None  # the URL that replaces Google's
+    config: Path | None = None  # the file in one of Google's formats that the job was read from
+    overrides: tuple[str, ...] = ()  # the values of --set, such as a.b=c
+    cli_overrides: Mapping[str, str] = field(default_factory=dict)  # other options by their keys
+    program_args: tuple[str, ...] = ()  # after --
+
+    @property
+    def is_for_emulator(self) -> bool:
+        """Whether the endpoint is an emulator, which has no accounts."""
+        return self.endpoint is not None and self.endpoint.startswith("http://")
+
+    @property
+    def requested_job_dir(self) -> str | None:
+        """The requested folder for the job's output, by an option or in the job file.
+
+        A file that `render` wrote names the common folder of all jobs of this name, which is not
+        the folder of one.
+        """
+        in_file = vertex.output_directory(self.job)
+        is_common = in_file == f"{self.job.bucket}/{self.job.name}"
+        return self.job_dir or (None if is_common else in_file)
+
+    def job_dir_of(self, launch_id: str) -> str | None:
+        """Return a launch's job folder, None if there is neither a folder nor a bucket."""
+        job = self.job
+        in_bucket = f"{job.bucket}/{job.name}/{launch_id}" if job.bucket else None
+        return self.requested_job_dir or in_bucket
+
+    def request(self, launch_id: str, image: str | None) -> dict[str, Any]:
+        """Return the body of the call that creates the job."""
+        return vertex.build_request(
+            self.job,
+            image=image,
+            labels={LAUNCH_LABEL: launch_id},
+            job_dir=self.job_dir_of(launch_id),
+        )
+
+    def fingerprint(self, image: str | None) -> str:
+        """Return a hash of what is launched and where, the same for an identical launch."""
+        job = self.job
+        job_dir = self.requested_job_dir or job.bucket
+        body = vertex.build_request(job, image=image, labels={}, job_dir=job_dir)
+        regions = [job.region, *self.next_regions]
+        place = regions if self.next_regions else job.region
+        return fingerprint([body, job.project, place, self.endpoint])
+
+    @property
+    def next_regions(self) -> tuple[str, ...]:
+        """The regions to which the job may be moved."""
+        return self.job.scheduling.regions_after(self.job.region or "")
+
+
+def fingerprint(value: Any) -> str:
+    """Return a hash of plain data."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def new_launch_id(name: str) -> str:
+    """Return an id for a launch: the job's name, the time in UTC and four random characters."""
+    moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    return f"{name[:_MAX_NAME].lower()}-{moment}-{secrets.token_hex(2)}"

@@ -1,0 +1,172 @@
+"""Runs of the variants in turn, round by round, each in a job folder of its own."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from distlaunch.local import job_folder
+from distlaunch.local.compare.figures import (
+    Failed,
+    Measurement,
+    VariantFigures,
+    measurement,
+    with_ratios,
+)
+from distlaunch.local.compare.variants import FIT_PROJECT, with_whole_machine, without_batch_options
+from distlaunch.local.host_resources import this_machine
+from distlaunch.local.run_plan import plan_run
+from distlaunch.local.runner import Runner
+from distlaunch.text import duration, plural
+from distlaunch.ui.quiet_view import QuietView
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from distlaunch.job.model import Job
+    from distlaunch.local.compare.variants import Variant
+    from distlaunch.ui.console import Console
+
+_STOPPED = {129, 130, 143}  # exit codes after SIGHUP, SIGINT and SIGTERM
+_UNUSED = ("checkpoints", "model")  # what runs leave that a comparison does not need
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What was compared, and the figures; `is_interrupted` if rounds are missing."""
+
+    folder: Path
+    cores: int
+    cores_per_worker: int
+    rounds: int
+    figures: tuple[VariantFigures, ...]
+    is_interrupted: bool
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a variant failed."""
+        return any(each.failure for each in self.figures)
+
+
+class Rounds:
+    """Runs each variant once per round: A B A B, so that a slow minute slows all of them.
+
+    Each worker has the same number of cores in all variants: as many as there are for each where
+    there are most workers, at least one.
+    """
+
+    def __init__(
+        self,
+        project: Path,
+        job: Job | None,
+        variants: Sequence[Variant],
+        *,
+        folder: Path,
+        console: Console,
+        env: Mapping[str, str],
+    ) -> None:
+        self._project, self._job = project, job
+        self._folder, self._console, self._env = folder, console, env
+        self._cores = len(this_machine({}).cores)
+        most = max(each.workers for each in variants)
+        self._cores_per_worker = max(1, self._cores // most)
+        used = min(self._cores, most * self._cores_per_worker)
+        self._variants = with_whole_machine(variants, used)
+        self._measured: dict[str, list[Measurement]] = {each.name: [] for each in self._variants}
+        self._failed: dict[str, Failed] = {}
+
+    def describe(self) -> str:
+        """Return a line on the variants and how the machine is shared."""
+        names = ", ".join(each.name for each in self._variants)
+        shares = f"{self._cores_per_worker} of {plural(self._cores, 'core')} per worker"
+        over = [each.name for each in self._variants if each.workers > self._cores]
+        if over:
+            shares += (
+                f"; {', '.join(over)} share them all, which is slower than machines of their own"
+            )
+        return f"comparing {names} ({shares})"
+
+    def run(self, rounds: int) -> Comparison:
+        """Run all rounds, and return what was measured, also after Ctrl-C."""
+        turns = [(n, each) for n in range(1, rounds + 1) for each in self._variants]
+        is_interrupted = False
+        try:
+            for number, variant in turns:
+                if variant.name not in self._failed:
+                    is_interrupted = not self._run_once(variant, number, rounds)
+                if is_interrupted:
+                    break
+        except KeyboardInterrupt:
+            is_interrupted = True
+        figures = [
+            VariantFigures(
+                each,
+                tuple(self._measured[each.name]),
+                cores=each.cores or min(self._cores, each.workers * self._cores_per_worker),
+                shares_cores=each.workers > self._cores,
+                failure=self._failed.get(each.name),
+            )
+            for each in self._variants
+        ]
+        return Comparison(
+            self._folder,
+            self._cores,
+            self._cores_per_worker,
+            rounds,
+            tuple(with_ratios(figures)),
+            is_interrupted,
+        )
+
+    def _run_once(self, variant: Variant, number: int, rounds: int) -> bool:
+        """Run a variant and keep its figures; return False if it was interrupted."""
+        label = f"round {number} of {rounds} · {variant.name}"
+        folder = job_folder.new(
+            self._project, str(self._folder / f"{variant.folder_name}-{number}")
+        )
+        spec = plan_run(
+            self._project,
+            self._job_of(variant),
+            workers=variant.workers,
+            words=variant.words,
+            folder=folder,
+            env=self._env,
+            cpus_per_task=variant.cores or self._cores_per_worker,
+        )
+        started = time.monotonic()
+        with QuietView(self._console, [str(task) for task in spec.cluster.tasks()], label) as view:
+            view.console.progress(f"{label} · starting")
+            code = Runner(spec, view).run().code
+        seconds = time.monotonic() - started
+        if code in _STOPPED:
+            return False
+        run = measurement(folder.summary() or {}, number, seconds) if code == 0 else None
+        logs = str(folder.logs_dir)
+        if run is None:
+            text = f"exit code {code}" if code else "no examples_per_second in summary.json"
+            self._failed[variant.name] = Failed(text, logs)
+            self._console.log(f"{label}: {text}; logs: {logs}", "error")
+            for notice in view.notices:
+                if notice.level == "error":
+                    self._console.log(notice.text, "error")
+        else:
+            self._measured[variant.name].append(run)
+            speed = f"{run.examples_per_second:,.0f} examples/s"
+            self._console.log(f"{label}: {speed} ({duration(seconds)} in all)")
+        for name in _UNUSED:
+            with suppress(OSError):
+                shutil.rmtree(folder.path / name)
+        return True
+
+    def _job_of(self, variant: Variant) -> Job | None:
+        job = self._job
+        if job is None or variant.global_batch is None:
+            return job
+        job = without_batch_options(job)
+        if not variant.is_fit:
+            return job
+        package = job.module.rpartition(".")[0]
+        return replace(job, module=FIT_PROJECT, args=(f"--package={package}", *job.args))

@@ -1,0 +1,199 @@
+"""The price of a job, for an hour and up to its timeout."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import TYPE_CHECKING, Any
+
+from distlaunch.job.machine_catalogue import chips
+from distlaunch.price.book import FILE_NAME
+from distlaunch.text import duration
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Iterable
+
+    from distlaunch.job.machine_catalogue import Catalogue, MachineType
+    from distlaunch.job.vertex.view import JobRequest, PoolRequest
+    from distlaunch.price.book import PriceBook, UnitPrice
+
+_NOT_INCLUDED = ("boot disks", "local SSDs", "storage", "network")
+_HOUR = 3600  # seconds
+_CENT, _TENTH_OF_A_CENT, _MILLIONTH = Decimal("0.01"), Decimal("0.001"), Decimal("0.000001")
+_ROUNDING = Context(prec=100, rounding=ROUND_HALF_UP)  # for counts of any size
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCost:
+    """The price of a worker pool; `an_hour` is None if a part is unknown."""
+
+    role: str
+    replicas: int
+    an_hour: Decimal | None
+    known_an_hour: Decimal
+    unknown: tuple[str, ...]
+    sources: tuple[str, ...]
+    is_estimate: bool
+
+    def describe(self) -> str:
+        """Return role and price, such as ``workers 3 x 1.12``."""
+        count = f"{self.replicas} x " if self.replicas > 1 else ""
+        price = f"{count}{_rounded(self.known_an_hour / self.replicas)}"
+        bounded = price if not self.unknown else f"at least {price}" if self.sources else "unknown"
+        return f"{self.role.replace('_', ' ')} {bounded}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The price of a job, with the fields of ``check --json``.
+
+    An hour is of all trials that run at once. Amounts are None if a part is unknown, those of the
+    known prices if all parts are.
+    """
+
+    region: str
+    currency: str
+    an_hour: Decimal | None
+    up_to_timeout: Decimal | None
+    known_an_hour: Decimal | None
+    known_up_to_timeout: Decimal | None
+    unknown: tuple[str, ...]  # the machine types and accelerators without a price
+    why: str | None  # they have none
+    strategy: str
+    timeout: int
+    trials: int
+    trials_at_once: int
+    pools: tuple[PoolCost, ...]
+    sources: tuple[str, ...]
+    date: dt.date | None  # of the list prices, None without them
+    is_estimate: bool  # from the bundled list prices
+    not_included: tuple[str, ...] = _NOT_INCLUDED
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        plain = asdict(self)
+        plain["without"] = plain.pop("not_included")
+        as_data: dict[str, Any] = json.loads(json.dumps(plain, default=_json_value))
+        return as_data
+
+    def lines(self) -> list[str]:
+        """Return it for a person, in two to four lines."""
+        lines: list[str] = []
+        if self.known_an_hour is not None and self.known_up_to_timeout is not None:
+            bound = "at least " if self.unknown else "about " if self.is_estimate else ""
+            an_hour = format_money(self.known_an_hour, self.currency)
+            in_all = format_money(self.known_up_to_timeout, self.currency)
+            until = f"up to its timeout of {duration(self.timeout)}"
+            if self.trials > 1:
+                until = f"for {self.trials} trials of up to {duration(self.timeout)}"
+            source = "estimate" if self.is_estimate else "prices"
+            missing = f"not including {', '.join(self.not_included)}"
+            lines += (
+                f"{bound}{an_hour} an hour{self._trials_and_pools()}; {bound}{in_all} {until}",
+                f"{source} from {', '.join(self.sources)} ({self.strategy}); {missing}",
+            )
+        if self.unknown:
+            names = f" for {', '.join(self.unknown)}" if self.sources else ""
+            prices = ", ".join(f"{name}: PRICE" for name in self.unknown)
+            keys = f"{self.region or 'REGION'}: {{{self.strategy}: {{{prices}}}}}"
+            lines += (
+                f"unknown{names}: {self.why}",
+                f"add prices per hour to {FILE_NAME}: '{keys}'",
+            )
+        return lines
+
+    def _trials_and_pools(self) -> str:
+        is_tuned = self.trials > 1
+        at_once = f" with {self.trials_at_once} trials at once" if is_tuned else ""
+        if len(self.pools) == 1 and not self.unknown:
+            return at_once
+        pools = ", ".join(pool.describe() for pool in self.pools)
+        return f"{at_once} ({'each: ' if is_tuned else ''}{pools})"
+
+
+def estimate_cost(request: JobRequest, catalogue: Catalogue, prices: PriceBook) -> Cost:
+    """Return the price of a job; `catalogue` has the CPUs and the memory of its machines."""
+    pools = tuple(
+        _pool_cost(pool, catalogue.machines.get(pool.machine), prices) for pool in request.pools
+    )
+    at_once = min(request.trials_at_once, request.trials)
+    of_trial = sum((pool.known_an_hour for pool in pools), Decimal(0))
+    an_hour = of_trial * at_once
+    in_all = of_trial * request.trials * request.timeout / _HOUR
+    unknown = _unique(name for pool in pools for name in pool.unknown)
+    sources = _unique(name for pool in pools for name in pool.sources)
+    is_estimate = any(pool.is_estimate for pool in pools)
+    return Cost(
+        region=request.region,
+        currency=prices.currency,
+        an_hour=None if unknown else an_hour,
+        up_to_timeout=None if unknown else in_all,
+        known_an_hour=an_hour if sources else None,
+        known_up_to_timeout=in_all if sources else None,
+        unknown=unknown,
+        why=prices.why_unknown if unknown else None,
+        strategy=request.strategy,
+        timeout=request.timeout,
+        trials=request.trials,
+        trials_at_once=at_once,
+        pools=pools,
+        sources=sources,
+        date=prices.listed.date if prices.listed and is_estimate else None,
+        is_estimate=is_estimate,
+    )
+
+
+def _pool_cost(pool: PoolRequest, kind: MachineType | None, prices: PriceBook) -> PoolCost:
+    machines = pool.replicas * _machines_per_replica(pool)
+    accelerator, machine = pool.accelerator, prices.price(pool.machine)
+    items: list[tuple[str, int, UnitPrice | None]] = [(pool.machine, machines, machine)]
+    is_whole = machine is not None and machine.has_accelerators
+    if accelerator and not is_whole:
+        count = pool.replicas * pool.accelerator_count
+        items.append((accelerator, count, prices.price(accelerator)))
+    elif kind and kind.needs_accelerator and not is_whole:
+        items.append((next(iter(kind.accelerators)), machines, None))
+    known = sum((count * price.amount for _, count, price in items if price), Decimal(0))
+    unknown = tuple(name for name, _, price in items if price is None)
+    return PoolCost(
+        role=pool.role,
+        replicas=pool.replicas,
+        an_hour=None if unknown else known,
+        known_an_hour=known,
+        unknown=unknown,
+        sources=_unique(price.source for _, _, price in items if price),
+        is_estimate=any(price.is_estimate for _, _, price in items if price),
+    )
+
+
+def _machines_per_replica(pool: PoolRequest) -> int:
+    """Return the number of machines of a replica: a large TPU topology spans several."""
+    chips_on_machine = pool.machine.rpartition("-")[2].removesuffix("t")
+    if pool.topology is None or not chips_on_machine.isdecimal():
+        return 1
+    return max(1, chips(pool.topology) // int(chips_on_machine))
+
+
+def format_money(amount: Decimal, currency: str) -> str:
+    """Return an amount such as ``1,234.50 USD``, below 1 with a tenth of a cent."""
+    return f"{_rounded(amount)} {currency}"
+
+
+def json_number(amount: Decimal) -> float:
+    """Return an amount for JSON, to a millionth."""
+    return float(amount.quantize(_MILLIONTH, context=_ROUNDING))
+
+
+def _json_value(value: object) -> object:
+    return json_number(value) if isinstance(value, Decimal) else str(value)
+
+
+def _unique(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def _rounded(amount: Decimal) -> str:
+    unit = _CENT if amount == 0 or amount >= 1 else _TENTH_OF_A_CENT
+    return f"{amount.quantize(unit, context=_ROUNDING):,}"

@@ -1,0 +1,167 @@
+"""The clusters that a project could run on: machines, prices and what they would take."""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise, product
+from typing import TYPE_CHECKING
+
+from distlaunch.errors import DistlaunchError
+from distlaunch.job import machine_catalogue, reduction_server
+from distlaunch.job.load import FILE_NAME, load_job_file
+from distlaunch.job.model import Cluster, Machine, Pool
+from distlaunch.job.vertex.view import JobRequest, PoolRequest
+from distlaunch.local.host_resources import this_machine
+from distlaunch.price import estimate_cost, load_prices, price_file
+from distlaunch.price.forecast.extrapolate import Target, forecast_step
+from distlaunch.price.forecast.model import LOCAL, Range
+from distlaunch.price.forecast.table import Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from distlaunch.job.model import Job
+    from distlaunch.price import Cost
+    from distlaunch.price.forecast.model import MeasuredRun
+
+_DEFAULT_REGION = "us-central1"
+_START = Range(120, 300, 900)  # seconds: machines, image and TensorFlow
+_LOCAL_START = Range(5, 15, 40)
+_HOUR = 3600
+
+
+class Clusters:
+    """Forecasts with the job file, the catalogue and the prices of a project.
+
+    Parameters
+    ----------
+    project
+        The folder; it need not have a job file.
+    region
+        Replaces that of the job file.
+    """
+
+    def __init__(self, project: Path, region: str | None = None, job: Job | None = None) -> None:
+        path = project / FILE_NAME
+        self._project = project
+        self._job = job or (load_job_file(path, []) if path.exists() else None)
+        self._region = region or (self._job.region if self._job else None) or _DEFAULT_REGION
+        self._catalogue = machine_catalogue.of_project(project)
+
+    def target(self, name: str, accelerator: str | None = None, count: int = 0) -> Target:
+        """Return a machine of the catalogue, or `LOCAL`; DistlaunchError if it is unknown."""
+        if name == LOCAL:
+            return Target(Machine(LOCAL), len(this_machine({}).cores))
+        kind = self._catalogue.machines.get(name)
+        if kind is None:
+            hint = machine_catalogue.suggest_machine(name, self._catalogue.machines)
+            raise DistlaunchError(f"--machine {name}: unknown machine type{hint}")
+        if accelerator and not kind.takes(accelerator, count):
+            hint = machine_catalogue.suggest_accelerator(accelerator, kind.accelerators)
+            raise DistlaunchError(f"--machine {name}: does not take {count} {accelerator}{hint}")
+        if accelerator is None and kind.needs_accelerator:
+            accelerator, counts = next(iter(kind.accelerators.items()))
+            count = counts[0]
+        if kind.has_tpu:
+            raise DistlaunchError(f"--machine {name}: steps on TPUs are not measured")
+        return Target(Machine(name, accelerator, count), kind.cpus or 1)
+
+    def default(self) -> Target:
+        """Return the machine of the job file's chief, this machine where there is none."""
+        if self._job is None:
+            return self.target(LOCAL)
+        machine = self._job.cluster.chief.machine
+        return self.target(machine.type, machine.accelerator, machine.accelerator_count)
+
+    def forecast_all(
+        self,
+        runs: Sequence[MeasuredRun],
+        targets: Sequence[Target],
+        workers: Sequence[int],
+        *,
+        batch: float | None = None,
+        epochs: int | None = None,
+    ) -> tuple[list[Shape], list[str]]:
+        """Return the forecasts that the runs allow, and why they do not allow others.
+
+        `batch` are rows of a task and `epochs` passes over the data, by default those of the first
+        run.
+        """
+        batch, epochs = batch or runs[0].batch, epochs or runs[0].epochs
+        shapes: list[Shape] = []
+        refusals: list[str] = []
+        for target, count in product(targets, workers):
+            with collect_error(refusals):
+                shapes.append(self._forecast(runs, target, count, batch, epochs))
+        return shapes, list(dict.fromkeys(refusals))
+
+    def _forecast(
+        self, runs: Sequence[MeasuredRun], target: Target, count: int, batch: float, epochs: int
+    ) -> Shape:
+        has_servers = bool(self._job and self._job.reduction_server and target.machine.gpu_count)
+        step, sources = forecast_step(runs, target, count, batch, has_servers=has_servers)
+        steps = math.ceil(runs[0].examples / (batch * count)) * epochs
+        start = _LOCAL_START if target.is_local else _START
+        low, mid, high = (f"{seconds / 60:.2g}" for seconds in start)
+        sources["start"] = f"assumed: {mid} min ({low}-{high})"
+        pairs = zip(step, start, strict=True)
+        hours = Range(*((steps * seconds + wait) / _HOUR for seconds, wait in pairs))
+        cost = None if target.is_local else self._cost(target.machine, count, has_servers)
+        if cost and cost.an_hour is None:
+            sources["money"] = f"unknown for {', '.join(cost.unknown)}: {cost.why}"
+        elif cost:
+            estimate = "estimate from " if cost.is_estimate else ""
+            source = f"{estimate}{', '.join(cost.sources)}"
+            sources["money"] = f"{source}, {cost.strategy}, {cost.region}"
+        return Shape(target, count, batch, epochs, steps, step, hours, cost, sources)
+
+    def _cost(self, machine: Machine, count: int, has_servers: bool) -> Cost:
+        of_task = machine.type, machine.accelerator, machine.accelerator_count
+        pools = [PoolRequest("chief", count, *of_task)]
+        if has_servers and self._job:
+            cluster = Cluster(Pool(machine)).with_training_tasks(count)
+            servers = reduction_server.replica_count(replace(self._job, cluster=cluster))
+            pools.append(PoolRequest(reduction_server.KEY, servers, reduction_server.MACHINE))
+        strategy = self._job.scheduling.strategy if self._job else "STANDARD"
+        request = JobRequest("forecast", "", self._region, tuple(pools), strategy)
+        prices = load_prices(request, price_file(self._project))
+        return estimate_cost(request, self._catalogue, prices)
+
+
+@contextmanager
+def collect_error(texts: list[str]) -> Iterator[None]:
+    """Append the text of an error: what the runs are not enough for."""
+    try:
+        yield
+    except DistlaunchError as error:
+        texts.append(str(error))
+
+
+def total_for(job: Job, project: Path, runs: Sequence[MeasuredRun]) -> Shape | None:
+    """Return the forecast of a job from earlier runs of its project, the newest first.
+
+    None if the runs are not enough, or its tasks do not all train together on equal machines. The
+    ``--epochs`` and ``--batch-size`` in its args replace those of the newest run.
+    """
+    cluster, workers = job.cluster, job.cluster.workers
+    count = cluster.chief.count + (workers.count if workers else 0)
+    is_equal = not workers or workers.machine == cluster.chief.machine
+    if not runs or not is_equal or cluster.parameter_servers or job.tuning:
+        return None
+    batch, epochs = (_number_in(job.args, name) for name in ("--batch-size", "--epochs"))
+    try:
+        clusters = Clusters(project, job=job)
+        target = clusters.default()
+    except DistlaunchError:
+        return None
+    shapes, _ = clusters.forecast_all(runs, [target], [count], batch=batch, epochs=epochs)
+    return shapes[0] if shapes else None
+
+
+def _number_in(args: Sequence[str], option: str) -> int | None:
+    words = [word for arg in args for word in arg.split("=", 1)]
+    values = [value for name, value in pairwise(words) if name == option]
+    return int(values[-1]) if values and values[-1].isdecimal() else None

@@ -1,0 +1,177 @@
+"""Runs and jobs as text: a list, one whole, and what differs between two."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from distlaunch.summary import as_number, describe, epochs_of, logs_of
+from distlaunch.text import duration, plural, table
+from distlaunch.timestamps import clock_time
+from distlaunch.ui import chart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from distlaunch.runs.fetch import DownloadProgress
+    from distlaunch.runs.view import RunView
+
+_BAR_WIDTH = 30  # characters
+_MOST_METRICS = 3  # in a list
+_ABSENT = "-"
+_CENT = 0.01
+# What always differs between two runs, or follows from what else does.
+_NOT_COMPARED = (
+    "id",
+    "started",
+    "ended",
+    "timeline",
+    "command",
+    "job_dir",
+    "bytes",
+    "cost",
+    "error",
+    "summary",
+)
+
+
+def listing(runs: Sequence[RunView]) -> str:
+    """Return a table of local runs, one per line."""
+    heads = ("RUN", "STATE", "TASKS", "STARTED", "TOOK", "SIZE", "LAST METRICS")
+    return table([heads, *map(_row, runs)], flush_left=True)
+
+
+def whole(view: RunView) -> str:
+    """Return all about a run or a job: facts, its summary, and a chart of its metrics by epoch."""
+    facts = [
+        (view.kind, view.id),
+        ("state", view.state + (f" ({view.error})" if view.error else "")),
+        ("tasks", view.tasks),
+        *((state.lower(), clock_time(time)) for state, time in view.timeline),
+        ("took", duration(view.seconds) if view.seconds is not None else ""),
+        ("cost", _cost(view.cost, has_ended=view.ended is not None)),
+        ("command", view.command),
+        ("program", " ".join(view.configuration.get("program", []))),
+        ("image", view.image or ""),
+        ("commit", _commit(view.code)),
+        ("size", size(view.bytes) if view.bytes is not None else ""),
+        ("job folder", view.job_dir or ""),
+    ]
+    width = max(len(name) for name, _ in facts)
+    parts = ["\n".join(f"{name.ljust(width)}  {text}" for name, text in facts if text)]
+    if view.summary:
+        parts.append(describe({k: v for k, v in view.summary.items() if k != "tasks"}))
+        parts += [drawn for drawn in _charts(view.summary) if drawn]
+    return "\n\n".join(parts)
+
+
+def differences(one: RunView, other: RunView) -> list[tuple[str, Any, Any]]:
+    """Return name and both values of what differs, None where one has none."""
+    first, second = dict(_comparable(one)), dict(_comparable(other))
+    names = dict.fromkeys([*first, *second])
+    return [
+        (name, first.get(name), second.get(name))
+        for name in names
+        if first.get(name) != second.get(name)
+    ]
+
+
+def comparison(one: RunView, other: RunView) -> str:
+    """Return a table of what differs between two."""
+    rows = [(name, *map(_text, values)) for name, *values in differences(one, other)]
+    return table([("", one.id, other.id), *rows], flush_left=True)
+
+
+def progress_bar(progress: DownloadProgress) -> str:
+    """Return a download as a line, such as ``[##----] 33 %  1 MB of 3 MB, 1 of 4 files``."""
+    share = progress.bytes / progress.all_bytes if progress.all_bytes else 1.0
+    bar = ("#" * int(_BAR_WIDTH * share)).ljust(_BAR_WIDTH, "-")
+    amounts = f"{size(progress.bytes)} of {size(progress.all_bytes)}"
+    files = f"{progress.files} of {plural(progress.all_files, 'file')}"
+    return f"[{bar}] {int(100 * share)} %  {amounts}, {files}"
+
+
+def size(count: int) -> str:
+    """Return bytes such as ``1.2 MB``."""
+    amount, units = float(count), ["B", "kB", "MB", "GB", "TB"]
+    while amount >= 1000 and len(units) > 1:
+        amount, units = amount / 1000, units[1:]
+    return f"{amount:.3g} {units[0]}"
+
+
+def _row(view: RunView) -> tuple[str, ...]:
+    metrics = [f"{name} {value:.4f}" for name, value in view.metrics.items()]
+    return (
+        view.id,
+        view.state,
+        view.tasks,
+        clock_time(view.started),
+        duration(view.seconds) if view.seconds is not None else "",
+        size(view.bytes or 0),
+        " ".join(metrics[-_MOST_METRICS:]),
+    )
+
+
+def _charts(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a chart of each metric, beside its validation, over the epochs."""
+    series: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for epoch in epochs_of(summary):
+        x = as_number(epoch["epoch"])
+        for name, value in logs_of(epoch).items():
+            y, metric = as_number(value), name.removeprefix("val_")
+            if x is not None and y is not None:
+                series.setdefault(metric, {}).setdefault(name, []).append((x, y))
+    for group in series.values():
+        yield chart.lines(group)
+
+
+def _comparable(view: RunView) -> Iterator[tuple[str, Any]]:
+    for name, value in view.as_json().items():
+        if name not in _NOT_COMPARED:
+            yield from _leaves(name, value)
+    summary = view.summary or {}
+    yield from _leaves("metrics", view.metrics)
+    for name in ("global_batch", "steps", "examples_per_second", "restarts"):
+        yield from _leaves(name, summary.get(name))
+    yield from _leaves("data", summary.get("data"))
+    timing = summary.get("timing")
+    timing = timing if isinstance(timing, dict) else {}
+    yield from _leaves("timing", {k: v for k, v in timing.items() if k not in ("tasks", "slowest")})
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the values in nested dicts with their paths; lists are one text."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(f"{name}.{key}", item)
+    elif isinstance(value, (list, tuple)):
+        if all(not isinstance(item, (dict, list)) for item in value):
+            yield name, " ".join(map(str, value))
+        else:
+            for number, item in enumerate(value):
+                yield from _leaves(f"{name}.{number}", item)
+    elif value is not None:
+        yield name, value
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return _ABSENT
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def _cost(cost: Mapping[str, Any] | None, *, has_ended: bool) -> str:
+    if cost is None:
+        return ""
+    about = "about " if cost["is_estimate"] else ""
+    amount = f"{about}{cost['amount']:.2f}" if cost["amount"] >= _CENT else f"less than {_CENT}"
+    sources = ", ".join(cost["sources"])
+    currency = cost["currency"]
+    return (
+        f"{amount} {currency}{'' if has_ended else ' so far'} at {cost['an_hour']:.3g} "
+        f"{currency} an hour ({sources})"
+    )
+
+
+def _commit(code: Mapping[str, Any]) -> str:
+    commit = code.get("commit") or ""
+    return f"{commit} with changes" if commit and code.get("has_changes") else commit
