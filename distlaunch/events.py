@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from distlaunch.failure_reasons import FailureReport
+    from distlaunch.job.trial import Trial
 
 Level = Literal["debug", "info", "warning", "error"]
 
@@ -72,10 +73,19 @@ class JobFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class TrialsChanged:
+    """The trials of a tuning job, which may have got further."""
+
+    trials: tuple[Trial, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Waiting:
     """Nothing is shown until something has come; an empty text: it has."""
 
     text: str
 
 
-Event = TaskLines | TaskChanged | Trained | JobChanged | JobFailed | Notice | Waiting
+Event = (
+    TaskLines | TaskChanged | Trained | TrialsChanged | JobChanged | JobFailed | Notice | Waiting
+)

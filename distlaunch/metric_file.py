@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.files import parse_object
@@ -18,3 +19,21 @@ def read_records(lines: str) -> Iterator[dict[str, Any]]:
         except ValueError:
             continue  # the program writes the line, or was killed while it did
         yield record
+
+
+def read_metric(lines: str, name: str) -> tuple[float | None, int | None, set[str]]:
+    """Read what cloudml-hypertune writes: a JSON object a line.
+
+    Returns
+    -------
+    tuple
+        The last value of a metric and its step, None if it was not reported, and the names of all
+        metrics.
+    """
+    value, step, names = None, None, set[str]()
+    for record in read_records(lines):
+        names |= record.keys() - {"checkpoint_path", "global_step", "timestamp", "trial"}
+        if name in record:
+            with suppress(OverflowError, TypeError, ValueError):  # not a number
+                value, step = float(record[name]), int(float(record.get("global_step") or 0))
+    return value, step, names

@@ -43,6 +43,12 @@ _NOISE = re.compile(
 )
 
 
+def text_without_noise(text: str) -> str:
+    """Return a text without the lines that TensorFlow writes in every job."""
+    block = f"{text}\n".encode("utf-8", "surrogatepass")
+    return without_noise(block).decode("utf-8", "surrogatepass").removesuffix("\n")
+
+
 def without_noise(block: bytes) -> bytes:
     """Return whole lines without those that TensorFlow writes in every job."""
     return _NOISE.sub(b"", block)

@@ -11,29 +11,32 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "distlaunch"
 
 SHARED = {
-    *("", "background", "errors", "events", "exit_codes", "failure_reasons", "files", "interrupts"),
-    *("metric_file", "notify", "paths", "python_command", "refusals", "resources", "retry"),
+    *("", "background", "errors", "exit_codes", "failure_reasons", "files", "interrupts"),
+    *("metric_file", "paths", "python_command", "refusals", "resources", "retry"),
     *("source_version", "tensorflow_noise", "text", "timestamps"),
 }
 """Small modules without a room, and `distlaunch` itself; they import only each other."""
 
+NOUNS = {*SHARED, "job", "events", "summary"}
+"""What every room may import."""
+
 ALLOWED = {
     **dict.fromkeys(SHARED, SHARED),
     "job": SHARED,
-    "summary": {*SHARED, "job"},
-    "scaffold": {*SHARED, "job"},
-    "ui": {*SHARED, "job", "summary"},
-    "engines": {*SHARED, "job"},
-    "image": {*SHARED, "job", "engines"},
-    "redaction": {*SHARED, "job", "image"},
-    "render": {*SHARED, "job", "image", "redaction"},
-    "local": {*SHARED, "job", "summary", "ui", "image"},
-    "emulator": {*SHARED, "job", "local", "image"},
-    "price": {*SHARED, "job", "engines", "local"},
-    "checks": {*SHARED, "job", "ui", "engines", "image", "price"},
-    "submit": {*SHARED, "job", "ui", "engines", "image", "checks", "redaction"},
-    "tune": {*SHARED, "job", "ui", "local", "redaction"},
-    "runs": {*SHARED, "job", "summary", "ui", "engines", "local", "price", "submit", "redaction"},
+    **dict.fromkeys(("events", "summary", "scaffold"), frozenset({*SHARED, "job"})),
+    "notify": NOUNS,
+    "ui": NOUNS,
+    "engines": NOUNS,
+    "image": {*NOUNS, "engines"},
+    "redaction": {*NOUNS, "image"},
+    "render": {*NOUNS, "image", "redaction"},
+    "local": {*NOUNS, "ui", "image"},
+    "emulator": {*NOUNS, "local", "image"},
+    "price": {*NOUNS, "engines", "local"},
+    "checks": {*NOUNS, "ui", "engines", "image", "price"},
+    "submit": {*NOUNS, "ui", "engines", "image", "checks", "redaction"},
+    "tune": {*NOUNS, "ui", "local", "redaction"},
+    "runs": {*NOUNS, "ui", "engines", "local", "price", "submit", "redaction"},
 }
 """What each room imports, also within functions and for types, or names in a string.
 

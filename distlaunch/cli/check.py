@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from distlaunch.cli.options import NamedPassthroughCommand, launch_options, load_launch
+from distlaunch.cli.options import (
+    LaunchOptions,
+    NamedPassthroughCommand,
+    launch_options,
+    load_launch,
+)
 from distlaunch.errors import DistlaunchError, UsageError
 from distlaunch.exit_codes import EXIT_ERROR
 
@@ -24,7 +28,9 @@ if TYPE_CHECKING:
     "--compare-machines", is_flag=True, help="List the machines that could run it, by price."
 )
 @click.pass_obj
-def command(settings: Settings, /, **values: Any) -> int:
+def command(
+    settings: Settings, /, *, offline: bool, run: bool, compare_machines: bool, **values: Any
+) -> int:
     """Check the job of distlaunch.yaml before it is submitted, and estimate its cost.
 
     Problems are printed together, each with its remedy. Nothing is built, pushed or started, and
@@ -39,20 +45,20 @@ def command(settings: Settings, /, **values: Any) -> int:
     from distlaunch.checks.preflight import CheckOptions, run_checks
     from distlaunch.checks.report import format_report, unreadable_as_json
 
-    options = SimpleNamespace(**values)
+    options = LaunchOptions.of(values)
     console = settings.console()
     scope = CheckOptions(
-        offline=options.offline,
-        run=options.run,
-        compare=options.compare_machines,
+        offline=offline,
+        run=run,
+        compare=compare_machines,
         catalogue=options.catalogue,
         prices=options.prices,
     )
     try:
-        order, notes = load_launch(options)
+        launch, notes = load_launch(options)
         for note in notes:
             console.log(note, "warning")
-        report = run_checks(order, scope)
+        report = run_checks(launch, scope)
     except DistlaunchError as error:
         if not options.as_json or isinstance(error, UsageError):
             raise

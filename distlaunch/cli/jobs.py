@@ -22,24 +22,11 @@ if TYPE_CHECKING:
 @options.with_job
 @options.as_json
 def status(_: Settings, located: LocatedJob, *, as_json: bool) -> None:
-    """Show a job's status: state, durations, machines, error, job folder and link.
+    """Show a job whole, as 'distlaunch show JOB' does: state, cause of a failure, cost, metrics."""
+    from distlaunch.cli.runs import show_view
+    from distlaunch.runs.view import view_job
 
-    Of a failed job, the task that failed first, the reason, and what to do next.
-    """
-    from dataclasses import asdict
-
-    from distlaunch.engines.vertex.failure import find_failure
-    from distlaunch.runs import job_status
-
-    job, jobs = located.job, located.jobs
-    failure = find_failure(jobs, job)
-    if as_json:
-        facts = job_status.as_json(job, jobs.project, jobs.session.endpoint)
-        show(_json(facts | {"failure": asdict(failure) if failure else None}))
-        return
-    show(job_status.describe(job, jobs.project, jobs.session.endpoint))
-    if failure and (text := failure.text(with_lines=True)):
-        show(f"\n{text}")
+    show_view(view_job(located), as_json=as_json)
 
 
 def _parse_regex(text: str) -> re.Pattern[str]:
@@ -102,30 +89,30 @@ def logs(
     With --follow, new lines and states are shown until the job has ended; the exit code is 3 if it
     ended without success. Ctrl-C does not affect the job.
     """
-    from distlaunch.cli.follow import follow_log, job_view
-    from distlaunch.engines.vertex.jobs import has_ended, job_id, state
-    from distlaunch.engines.vertex.log_query import check_tasks, task_names
-    from distlaunch.engines.vertex.log_reader import LogReader, LogSelection
+    from distlaunch.engines.api import LogSelection
+    from distlaunch.engines.vertex.log_query import check_tasks
     from distlaunch.events import Notice
     from distlaunch.notify import Ending, notify_at_end
+    from distlaunch.submit.follow import FollowOptions, follow_job
+    from distlaunch.ui.progress_view import job_view
 
     if notify and not is_following:
         raise UsageError("--notify needs --follow")
-    check_tasks(tasks, located.job)
-    selection = LogSelection(tasks, since, last, pattern, severity or "")
-    ending = Ending(job_id(located.job), cancels=False)
+    engine, job = located.engine, located.job
+    check_tasks(tasks, job.tasks)
+    selection = LogSelection(tasks, since, last, pattern, severity or "", is_per_entry=as_json)
+    ending = Ending(job.id, cancels=False)
     log = settings.console().log
     with (
         notify_at_end(notify, ending, log),
-        job_view(settings.console(), tasks or task_names(located.job), as_json=as_json) as view,
+        job_view(settings.console(), tasks or job.tasks, as_json=as_json) as view,
     ):
         if is_following:
-            ending.code = follow_log(located.jobs, located.job, selection, view, per_entry=as_json)
+            ending.code = follow_job(engine, job, view, FollowOptions(selection))
             return ending.code
-        reader = LogReader(located.jobs, located.job, selection, per_entry=as_json)
-        view.stream(reader.read_all(located.job))
-        if not has_ended(located.job):
-            view.handle(Notice(f"the job is {state(located.job)}; use --follow to continue"))
+        view.stream(engine.read_log(job, selection))
+        if not job.has_ended:
+            view.handle(Notice(f"the job is {job.state}; use --follow to continue"))
         return 0
 
 
@@ -161,19 +148,18 @@ def list_jobs(
 
         list_runs(settings, limit, as_json=as_json)
         return
-    from distlaunch.runs import job_status
+    from distlaunch.runs import tables
+    from distlaunch.runs.view import view_status
 
-    jobs = locator.jobs()
-    newest = jobs.newest(limit, all_jobs=all_jobs)
+    engine = locator.engine()
+    newest = [view_status(job, engine) for job in engine.newest(limit, all_jobs=all_jobs)]
     if as_json:
-        show(
-            _json([job_status.as_json(job, jobs.project, jobs.session.endpoint) for job in newest])
-        )
+        show(_json([job.as_json() for job in newest]))
     elif newest:
-        show(job_status.listing(newest))
+        show(tables.job_listing(newest))
     else:
         hint = "" if all_jobs else " submitted by distlaunch (--all lists others)"
-        settings.console().log(f"no jobs in project {jobs.project}, region {jobs.region}{hint}")
+        settings.console().log(f"no jobs in project {engine.project}, region {engine.region}{hint}")
 
 
 @click.command("cancel")
@@ -181,22 +167,21 @@ def list_jobs(
 @options.as_json
 def cancel(_: Settings, located: LocatedJob, *, as_json: bool) -> None:
     """Cancel a job; Vertex AI ends it within a minute or two."""
-    from distlaunch.engines.vertex.jobs import has_ended, job_id, state
     from distlaunch.errors import DistlaunchError
     from distlaunch.submit.records import Records
 
-    job, name, records = located.job, job_id(located.job), Records(Path.cwd())
-    if located.record and not has_ended(job):
+    job, name, records = located.job, located.job.id, Records(Path.cwd())
+    if located.record and not job.has_ended:
         records.note_cancelled(located.record)  # waits for a command that moves the job
     if moved := records.find_moved(name):
         raise DistlaunchError(
             f"{name}: was moved to {moved.region}; run 'distlaunch cancel {moved.launch_id}'"
         )
-    if has_ended(job):
-        raise DistlaunchError(f"{name}: already finished ({state(job)})")
-    located.jobs.cancel(job["name"])
+    if job.has_ended:
+        raise DistlaunchError(f"{name}: already finished ({job.state})")
+    located.engine.cancel(job.name)
     if as_json:
-        show(json.dumps({"id": name, "name": job["name"], "cancelled": True}))
+        show(json.dumps({"id": name, "name": job.name, "cancelled": True}))
     else:
         show(f"cancelling {name}; 'distlaunch status {name}' shows when it has ended")
 
@@ -215,29 +200,38 @@ def resubmit(
     program_args: tuple[str, ...],
     is_new: bool,
     notify: str | None,
-    **follow: bool,
+    detach: bool,
+    cancel_on_interrupt: bool,
+    as_json: bool,
 ) -> int:
     """Submit a job again: the same image by digest, machines, arguments and variables.
 
     The new job gets a new job folder. --set overrides a field as in distlaunch.yaml; the arguments
     after -- are appended to the program's.
     """
-    from distlaunch.cli.follow import follow_or_detach
+    from distlaunch.cli.submit import follow_or_detach
     from distlaunch.notify import Ending, notify_at_end
     from distlaunch.submit.launcher import Launcher
     from distlaunch.ui.progress_view import ProgressView
 
     options.reject_launcher_options(program_args)
-    options.check_notify(notify, detach=follow["detach"])
+    options.check_notify(notify, detach=detach)
     console = settings.console()
-    launcher = Launcher(Path.cwd(), located.jobs, ProgressView(console, ["image"]).handle)
+    launcher = Launcher(Path.cwd(), located.engine, ProgressView(console, ["image"]).handle)
     launched = launcher.resubmit(
         located.job, overrides=overrides, program_args=program_args, is_new=is_new
     )
     record = launched.record
-    ending = Ending(record.launch_id, record.job_dir or "", cancels=follow["cancel_on_interrupt"])
+    ending = Ending(record.launch_id, record.job_dir or "", cancels=cancel_on_interrupt)
     with notify_at_end(notify, ending, console.log):
-        ending.code = follow_or_detach(console, launched, launcher, **follow)
+        ending.code = follow_or_detach(
+            console,
+            launched,
+            launcher,
+            detach=detach,
+            cancel_on_interrupt=cancel_on_interrupt,
+            as_json=as_json,
+        )
     return ending.code
 
 

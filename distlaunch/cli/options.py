@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,10 +14,10 @@ from distlaunch.cli import completion
 from distlaunch.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-    from types import SimpleNamespace
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from click.shell_completion import CompletionItem
+    from typing_extensions import Self
 
     from distlaunch.cli.settings import Settings
     from distlaunch.job.launch import LaunchRequest
@@ -111,6 +111,30 @@ _FOLLOW_OPTIONS = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class LaunchOptions:
+    """The values of `launch_options`."""
+
+    name: str | None
+    project: str | None
+    region: str | None
+    endpoint: str | None
+    overrides: tuple[str, ...]
+    as_json: bool
+    job_dir: str | None
+    config: Path | None
+    replace_retired: bool
+    image: str | None
+    catalogue: Path | None
+    prices: Path | None
+    program_args: tuple[str, ...]
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """Return those among the values of a command."""
+        return cls(**{field.name: values[field.name] for field in fields(cls)})
+
+
 class PassthroughCommand(click.Command):
     """A command that gets the words after ``--``, untouched, as the parameter `program_args`."""
 
@@ -145,7 +169,7 @@ def check_notify(notify: str | None, *, detach: bool) -> None:
         raise UsageError("--notify needs a job that is followed: leave out --detach")
 
 
-def load_launch(options: SimpleNamespace) -> tuple[LaunchRequest, list[str]]:
+def load_launch(options: LaunchOptions) -> tuple[LaunchRequest, list[str]]:
     """Read the job of `launch_options`; return what to launch, and notes to print as warnings."""
     from distlaunch.engines.vertex import auth
     from distlaunch.job.job_dir import job_dir_in, replace_job_dir
@@ -173,7 +197,7 @@ def load_launch(options: SimpleNamespace) -> tuple[LaunchRequest, list[str]]:
     job_dir = _check_bucket_folder(job_dir) if job_dir else None
     if job_dir and options.job_dir:
         job = replace_job_dir(job, job_dir)
-    fields = {
+    cli_overrides = {
         "name": ("NAME", options.name),
         "region": ("--region", options.region),
         "project": ("--project", options.project),
@@ -186,7 +210,7 @@ def load_launch(options: SimpleNamespace) -> tuple[LaunchRequest, list[str]]:
         endpoint=options.endpoint,
         config=options.config,
         overrides=options.overrides,
-        cli_overrides={key: option for key, (option, value) in fields.items() if value},
+        cli_overrides={key: option for key, (option, value) in cli_overrides.items() if value},
         program_args=words,
     )
     notes = list(loaded.notes)

@@ -51,10 +51,15 @@ def show_run(_: Settings, locator: JobLocator, *, name: str | None, as_json: boo
     RUN is a local run's id or folder, JOB as for 'distlaunch status' (default: the newest run, or
     the newest job if it was submitted later).
     """
+    show_view(find(locator, name)[0], as_json=as_json)
+
+
+def show_view(view: RunView, *, as_json: bool) -> None:
+    """Print all about a run or a job."""
     from distlaunch.runs import tables
     from distlaunch.runs.view import with_disk_use
 
-    view = with_disk_use(find(locator, name)[0])
+    view = with_disk_use(view)
     if as_json:
         show(_json(view.as_json() | {"metrics": view.metrics}))
     else:
@@ -201,7 +206,7 @@ def fetch(
         def on_progress(progress: DownloadProgress) -> None:
             console.progress(tables.progress_bar(progress))
 
-        fetched = fetch_folder(session or locator.jobs().session, folder, target, on_progress)
+        fetched = fetch_folder(session or locator.engine().session, folder, target, on_progress)
         console.progress("")
     else:
         fetched = copy_folder(Path(folder), target)
@@ -249,7 +254,7 @@ def find(locator: JobLocator, name: str | None) -> tuple[RunView, Session | None
             f"{name}: not a local run here ('distlaunch list --local'), and jobs cannot be looked "
             f"up: {error}"
         ) from error
-    return view_job(located), located.jobs.session
+    return view_job(located), located.engine.session
 
 
 def _size_of(runs: Sequence[RunView]) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from distlaunch.cli.options import (
+    LaunchOptions,
     NamedPassthroughCommand,
     check_notify,
     follow_options,
@@ -32,6 +33,18 @@ if TYPE_CHECKING:
 MAX_FILES = 50  # that a dry run lists
 
 
+@dataclass(frozen=True, kw_only=True)
+class SubmitOptions(LaunchOptions):
+    """The values of the options of `submit_options`, and of those that such commands have."""
+
+    no_check: bool
+    verbose: bool
+    dry_run: bool
+    is_new: bool
+    cancel_on_interrupt: bool
+    notify: str | None
+
+
 def submit_options(command: Any) -> Any:
     """Give a command the options of `launch_job`."""
     for option in (
@@ -52,7 +65,7 @@ def submit_options(command: Any) -> Any:
 @follow_options
 @notify
 @click.pass_obj
-def command(settings: Settings, /, **values: Any) -> int:
+def command(settings: Settings, /, *, detach: bool, **values: Any) -> int:
     """Check, build, push and submit the job of distlaunch.yaml, and follow it to its end.
 
     The arguments after -- are appended to the program's args. The plan, with its price, is shown
@@ -66,13 +79,13 @@ def command(settings: Settings, /, **values: Any) -> int:
     """  # noqa: D301 - click wants the character that this is an escape for
     from distlaunch.notify import Ending, notify_at_end
 
-    options = SimpleNamespace(**values)
-    check_notify(options.notify, detach=options.detach)
+    options = SubmitOptions.of(values)
+    check_notify(options.notify, detach=detach)
     console = settings.console()
     launch, notes = load_launch(options)
     ending = Ending(launch.job.name, launch.job_dir or "", cancels=options.cancel_on_interrupt)
     with notify_at_end(None if options.dry_run else options.notify, ending, console.log):
-        ending.code = _submit(console, launch, notes, options, ending)
+        ending.code = _submit(console, launch, notes, options, ending, detach=detach)
     return ending.code
 
 
@@ -80,12 +93,12 @@ def _submit(
     console: Console,
     launch: LaunchRequest,
     notes: list[str],
-    options: SimpleNamespace,
+    options: SubmitOptions,
     ending: Ending,
+    *,
+    detach: bool,
 ) -> int:
     """Submit and follow a job, and return the exit code."""
-    from distlaunch.cli.follow import follow_or_detach
-
     submitted = launch_job(console, launch, notes, options)
     if isinstance(submitted, int):
         return submitted
@@ -95,11 +108,35 @@ def _submit(
         console,
         submitted.launched,
         submitted.launcher,
-        detach=options.detach,
+        detach=detach,
         cancel_on_interrupt=options.cancel_on_interrupt,
         as_json=options.as_json,
-        max_wait=submitted.max_wait,
+        max_wait=launch.job.scheduling.max_wait,
     )
+
+
+def follow_or_detach(
+    console: Console,
+    launched: Launched,
+    launcher: Launcher,
+    *,
+    detach: bool,
+    cancel_on_interrupt: bool,
+    as_json: bool,
+    max_wait: float | None = None,
+) -> int:
+    """Follow a launched job to its end, or leave it running, and return the exit code."""
+    from distlaunch.engines.api import LogSelection
+    from distlaunch.submit import follow
+    from distlaunch.ui.progress_view import job_view
+
+    if detach:
+        follow.detach(console, launched, launcher, as_json=as_json)
+        return 0
+    selection = LogSelection(hide_noise=True, is_per_entry=as_json)
+    options = follow.FollowOptions(selection, cancel_on_interrupt, max_wait)
+    with job_view(console, launched.job.tasks, as_json=as_json) as view:
+        return follow.follow_launch(launched, launcher, view, options)
 
 
 class Submitted(NamedTuple):
@@ -108,15 +145,14 @@ class Submitted(NamedTuple):
     launched: Launched
     launcher: Launcher
     report: Report
-    max_wait: int | None  # seconds until the job is moved to another region
 
 
 def launch_job(
-    console: Console, launch: LaunchRequest, notes: list[str], options: SimpleNamespace
+    console: Console, launch: LaunchRequest, notes: list[str], options: SubmitOptions
 ) -> Submitted | int:
     """Check, build, push and submit a job, or return the exit code if none is submitted."""
     from distlaunch.engines.vertex.client import connect
-    from distlaunch.engines.vertex.jobs import Jobs
+    from distlaunch.engines.vertex.engine import VertexEngine
     from distlaunch.submit.launcher import Launcher
     from distlaunch.submit.plan import plan_submit
     from distlaunch.ui.progress_view import ProgressView
@@ -145,14 +181,14 @@ def launch_job(
     if session is None:
         _show_dry_run(console, plan, verbose=options.verbose)
         return 0
-    jobs = Jobs(session, str(launch.job.project), str(launch.job.region))
+    engine = VertexEngine(session, str(launch.job.project), str(launch.job.region))
     view = ProgressView(console, ["image"])
-    launcher = Launcher(launch.folder, jobs, view.handle, show_message=console.log)
+    launcher = Launcher(launch.folder, engine, view.handle, show_message=console.log)
     launched = launcher.launch(plan, console.progress, is_new=options.is_new)
-    return Submitted(launched, launcher, report, launch.job.scheduling.max_wait)
+    return Submitted(launched, launcher, report)
 
 
-def _check(launch: LaunchRequest, options: SimpleNamespace, session: Session | None) -> Report:
+def _check(launch: LaunchRequest, options: SubmitOptions, session: Session | None) -> Report:
     from distlaunch.checks.preflight import CheckOptions, run_checks, skip_checks
 
     scope = CheckOptions(catalogue=options.catalogue, prices=options.prices)

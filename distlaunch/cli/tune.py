@@ -2,47 +2,44 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from distlaunch.cli import completion, options
-from distlaunch.cli.submit import launch_job, submit_options
+from distlaunch.cli.submit import SubmitOptions, launch_job, submit_options
 from distlaunch.errors import DistlaunchError, UsageError
-from distlaunch.exit_codes import EXIT_INTERRUPTED, EXIT_JOB_FAILED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from distlaunch.checks.report import Report
     from distlaunch.cli.settings import Settings
-    from distlaunch.engines.vertex.follow import JobFollower
-    from distlaunch.engines.vertex.jobs import Jobs
+    from distlaunch.engines.api import JobStatus
     from distlaunch.job.model import Tuning
     from distlaunch.notify import Ending
-    from distlaunch.submit.lookup import LocatedJob
-    from distlaunch.tune.search_view import TrialPrice
-    from distlaunch.tune.trial import Trial
+    from distlaunch.submit.follow import FollowOptions
+    from distlaunch.tune.search_view import TrialPrice, TuningJobView
     from distlaunch.ui.console import Console
-    from distlaunch.ui.progress_view import ProgressView
 
 NEWEST = ""  # the value of --attach without a job
-_CLOUD_ONLY = (  # options that --local does not have
-    *("project", "region", "endpoint", "job_dir", "config", "replace_retired", "image"),
-    *(
-        "attach",
-        "catalogue",
-        "prices",
-        "dry_run",
-        "verbose",
-        "no_check",
-        "cancel_on_interrupt",
-    ),
-)
+# The options that --local and --attach have.
+_LOCAL = {"is_local", "trials", "parallel", "workers", "overrides", "name", "is_new"}
+_ATTACH = {"attach", "project", "region", "endpoint", "cancel_on_interrupt"}
+_ALWAYS = {"as_json", "notify"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions(SubmitOptions):
+    """The values of the command's options."""
+
+    is_local: bool
+    trials: int | None
+    parallel: int | None
+    workers: int | None
+    attach: str | None
 
 
 @click.command("tune", cls=options.NamedPassthroughCommand)
@@ -90,7 +87,7 @@ def command(settings: Settings, /, **values: Any) -> int:
     """  # noqa: D301 - click wants the character that this is an escape for
     from distlaunch.notify import Ending, notify_at_end
 
-    tune_options = SimpleNamespace(**values)
+    tune_options = TuneOptions.of(values)
     if tune_options.workers and not tune_options.is_local:
         raise UsageError("--workers is for --local; add that, or --set cluster.workers.count=N")
     console = settings.console()
@@ -102,7 +99,7 @@ def command(settings: Settings, /, **values: Any) -> int:
     return ending.code
 
 
-def _tune(console: Console, values: SimpleNamespace, ending: Ending) -> int:
+def _tune(console: Console, values: TuneOptions, ending: Ending) -> int:
     if values.is_local:
         return _tune_here(console, values, ending)
     if values.attach is not None:
@@ -110,12 +107,11 @@ def _tune(console: Console, values: SimpleNamespace, ending: Ending) -> int:
     return _submit(console, values, ending)
 
 
-def _submit(console: Console, values: SimpleNamespace, ending: Ending) -> int:
+def _submit(console: Console, values: TuneOptions, ending: Ending) -> int:
     """Submit the tuning job and follow it."""
-    from distlaunch.cli.follow import show_submitted
     from distlaunch.job import vertex
     from distlaunch.redaction import redact_words
-    from distlaunch.submit.launcher import job_goes_on
+    from distlaunch.submit.follow import follow_launch
 
     launch, notes = options.load_launch(values)
     if not vertex.is_tuned(launch.job):
@@ -128,122 +124,65 @@ def _submit(console: Console, values: SimpleNamespace, ending: Ending) -> int:
     submitted = launch_job(console, launch, notes, values)
     if isinstance(submitted, int):
         return submitted
-    record = submitted.launched.record
-    ending.job, ending.job_dir = record.launch_id, record.job_dir or ""
-    show_submitted(console, submitted.launched)
+    launched, launcher = submitted.launched, submitted.launcher
+    ending.job, ending.job_dir = launched.record.launch_id, launched.record.job_dir or ""
     set_options = [*_set_options(values), "--set=tuning=null"]
     train = redact_words(["distlaunch", "submit", *set_options, "--", *values.program_args])
-    with job_goes_on(record):
-        code = _follow(
-            console,
-            submitted.launcher.jobs,
-            submitted.launched.job,
-            train,
-            values,
-            price=_price_of_trial(submitted.report),
-        )
-    submitted.launcher.close(record)
+    how = _follow_options(values, launch.job.scheduling.max_wait)
+    with _job_view(console, launched.job, train, _price_of_trial(submitted.report)) as view:
+        code = follow_launch(launched, launcher, view, how)
+        view.summarise_search(as_json=values.as_json)
     return code
 
 
-def _attach(console: Console, values: SimpleNamespace, ending: Ending) -> int:
+def _attach(console: Console, values: TuneOptions, ending: Ending) -> int:
     """Follow a tuning job that exists."""
-    from distlaunch.engines.vertex.jobs import job_id
+    from distlaunch.submit.follow import follow_job
     from distlaunch.submit.lookup import JobLocator
 
+    _reject_options(_ATTACH, "{} has no effect on a job that exists; remove it, or --attach")
+    if values.program_args:
+        raise UsageError("the job that --attach follows has its arguments; remove those after --")
     locator = JobLocator(Path.cwd(), values.endpoint, values.project, values.region, console.log)
     located = locator.find(values.attach or None)
-    if "studySpec" not in located.job:
+    job = located.job
+    if job.study is None:
         raise DistlaunchError(
-            f"{job_id(located.job)} is not a tuning job; follow it with 'distlaunch logs --follow'"
+            f"{job.id} is not a tuning job; follow it with 'distlaunch logs --follow'"
         )
-    ending.job = job_id(located.job)
+    ending.job = job.id
     train = ["distlaunch", "submit", "--set=tuning=null"]
-    price = _price_of_job(located)
-    return _follow(console, located.jobs, located.job, train, values, price=price)
+    with _job_view(console, job, train, _price_of_job(job)) as view:
+        code = follow_job(located.engine, job, view, _follow_options(values))
+        view.summarise_search(as_json=values.as_json)
+    return code
 
 
-def _follow(
-    console: Console,
-    jobs: Jobs,
-    job: Mapping[str, Any],
-    train: Sequence[str],
-    values: SimpleNamespace,
-    *,
-    price: TrialPrice | None = None,
-) -> int:
-    """Show the trials of a job until it has ended, and return the exit code."""
-    import time
+def _job_view(
+    console: Console, job: JobStatus, train: Sequence[str], price: TrialPrice | None
+) -> TuningJobView:
+    from distlaunch.job.trial import Study
+    from distlaunch.tune.search_view import SearchView, TuningJobView
 
-    from distlaunch import timestamps
-    from distlaunch.engines.vertex.client import is_loopback
-    from distlaunch.engines.vertex.follow import EMULATOR, GOOGLE, JobFollower
-    from distlaunch.engines.vertex.jobs import JobState, has_ended, job_id, state
-    from distlaunch.tune.search_view import SearchView
-    from distlaunch.tune.trial import Study, read_cloud_trials
-    from distlaunch.ui.progress_view import ProgressView
-
-    study = Study.of_job(job)
-    report = SearchView(console, study, train, price=price)
-
-    def trials() -> list[Trial]:
-        return read_cloud_trials(follower.job, study.metric, timestamps.format(time.time()))
-
-    def wait(seconds: float) -> None:
-        report.update(trials())
-        view.wait(seconds)
-
-    with ProgressView(console, ["chief"]) as view:
-        follower = JobFollower(
-            jobs,
-            job,
-            has_logs=False,
-            intervals=EMULATOR if is_loopback(jobs.session.endpoint) else GOOGLE,
-            sleep=wait,
-        )
-        is_interrupted = False
-        try:
-            view.stream(follower)
-        except KeyboardInterrupt:
-            is_interrupted = not has_ended(follower.job)
-            if is_interrupted:
-                _leave(
-                    console, jobs, job_id(job), follower, view, cancel=values.cancel_on_interrupt
-                )
-        report.update(trials())
-        final = state(follower.job)
-        report.summarise(trials(), as_json=values.as_json, job=job_id(job), state=str(final))
-    if is_interrupted:
-        return EXIT_INTERRUPTED
-    return 0 if final is JobState.SUCCEEDED else EXIT_JOB_FAILED
+    study = job.study or Study("", "", (), 0)
+    return TuningJobView(console, job.id, SearchView(console, study, train, price=price))
 
 
-def _leave(
-    console: Console,
-    jobs: Jobs,
-    name: str,
-    follower: JobFollower,
-    view: ProgressView,
-    *,
-    cancel: bool,
-) -> None:
-    """Leave a job running after Ctrl-C, or cancel it."""
-    if not cancel:
-        console.log(
-            f"interrupted: the job is still running; reattach with 'distlaunch tune --attach "
-            f"{name}', cancel it with 'distlaunch cancel {name}'",
-            "warning",
-        )
-        return
-    console.log("interrupted: cancelling the job (Ctrl-C again exits)")
-    with suppress(KeyboardInterrupt):
-        jobs.cancel(follower.job["name"])
-        view.stream(follower)
+def _follow_options(values: TuneOptions, max_wait: float | None = None) -> FollowOptions:
+    from distlaunch.submit.follow import FollowOptions
+
+    return FollowOptions(
+        selection=None,
+        cancel_on_interrupt=values.cancel_on_interrupt,
+        max_wait=max_wait,
+        reattach="tune --attach",
+    )
 
 
-def _tune_here(console: Console, values: SimpleNamespace, ending: Ending) -> int:
+def _tune_here(console: Console, values: TuneOptions, ending: Ending) -> int:
     """Run the trials on this machine, show them, and return the exit code."""
     from distlaunch.files import is_file_name
+    from distlaunch.job.trial import Study
     from distlaunch.local.run_plan import (
         check_no_job_dir,
         load_project_job,
@@ -256,9 +195,8 @@ def _tune_here(console: Console, values: SimpleNamespace, ending: Ending) -> int
     from distlaunch.tune.local_search import LocalSearch, SearchPlan, move_aside
     from distlaunch.tune.search import check_search
     from distlaunch.tune.search_view import SearchView, exit_code_of
-    from distlaunch.tune.trial import Study
 
-    _reject_cloud_options()
+    _reject_options(_LOCAL, "{} is for tuning jobs; remove it, or --local")
     words, project = values.program_args, Path.cwd()
     check_no_job_dir(words, "trial")
     job = load_project_job(project, values.overrides)
@@ -310,19 +248,20 @@ def _nothing_to_tune() -> DistlaunchError:
     )
 
 
-def _set_options(values: SimpleNamespace) -> list[str]:
+def _set_options(values: TuneOptions) -> list[str]:
     """Return the ``--set`` options of the command line, without those of the search."""
     overrides = (text for text in values.overrides if not text.startswith("tuning"))
     return [f"--set={text}" for text in overrides]
 
 
-def _reject_cloud_options() -> None:
-    """Raise UsageError for an option that has no meaning with --local."""
+def _reject_options(allowed: Collection[str], error: str) -> None:
+    """Raise UsageError for an option of the command line that is not one of the allowed."""
     context = click.get_current_context()
     for parameter in context.command.params:
         source = context.get_parameter_source(str(parameter.name))
-        if parameter.name in _CLOUD_ONLY and source is click.core.ParameterSource.COMMANDLINE:
-            raise UsageError(f"{parameter.opts[0]} is for tuning jobs; remove it, or --local")
+        is_typed = source is click.core.ParameterSource.COMMANDLINE
+        if is_typed and parameter.name not in {*allowed, *_ALWAYS}:
+            raise UsageError(error.format(parameter.opts[0]))
 
 
 def _price_of_trial(report: Report) -> TrialPrice | None:
@@ -335,14 +274,14 @@ def _price_of_trial(report: Report) -> TrialPrice | None:
     return TrialPrice(cost.an_hour / cost.trials_at_once, cost.currency, cost.is_estimate)
 
 
-def _price_of_job(located: LocatedJob) -> TrialPrice | None:
+def _price_of_job(job: JobStatus) -> TrialPrice | None:
     """Return the price of an hour of one trial of a job, None if it is unknown."""
     from decimal import Decimal
 
     from distlaunch.price import cost_so_far
     from distlaunch.tune.search_view import TrialPrice
 
-    cost = cost_so_far(located.job, located.jobs.project, Path.cwd())
+    cost = cost_so_far(job, Path.cwd())
     if cost is None:
         return None
     return TrialPrice(Decimal(str(cost["an_hour"])), cost["currency"], cost["is_estimate"])

@@ -37,7 +37,7 @@ class LaunchRequest:
     @property
     def is_for_emulator(self) -> bool:
         """Whether the endpoint is an emulator, which has no accounts."""
-        return self.endpoint is not None and self.endpoint.startswith("http://")
+        return (self.endpoint or "").lower().startswith("http://")
 
     @property
     def requested_job_dir(self) -> str | None:

@@ -25,6 +25,7 @@ _NOT_COMPARED = (
     "started",
     "ended",
     "timeline",
+    *("name", "created", "waited", "console", "tensorboard", "failure"),
     "command",
     "job_dir",
     "bytes",
@@ -40,24 +41,40 @@ def listing(runs: Sequence[RunView]) -> str:
     return table([heads, *map(_row, runs)], flush_left=True)
 
 
+def job_listing(jobs: Sequence[RunView]) -> str:
+    """Return a table of jobs, one per line."""
+    return table(
+        [("JOB", "NAME", "STATE", "CREATED", "TOOK"), *map(_job_row, jobs)], flush_left=True
+    )
+
+
 def whole(view: RunView) -> str:
     """Return all about a run or a job: facts, its summary, and a chart of its metrics by epoch."""
     facts = [
         (view.kind, view.id),
+        ("name", view.display_name or ""),
         ("state", view.state + (f" ({view.error})" if view.error else "")),
         ("tasks", view.tasks),
+        ("trials", ", ".join(f"{count} {state}" for state, count in view.trials.items())),
         *((state.lower(), clock_time(time)) for state, time in view.timeline),
-        ("took", duration(view.seconds) if view.seconds is not None else ""),
+        ("waited", "" if view.waited is None else duration(view.waited)),
+        ("took", "" if view.seconds is None else duration(view.seconds)),
         ("cost", _cost(view.cost, has_ended=view.ended is not None)),
         ("command", view.command),
-        ("program", " ".join(view.configuration.get("program", []))),
+        ("program", " ".join(" ".join(view.configuration.get("program", [])).split())),
         ("image", view.image or ""),
         ("commit", _commit(view.code)),
         ("size", size(view.bytes) if view.bytes is not None else ""),
         ("job folder", view.job_dir or ""),
+        ("endpoint", view.endpoint or ""),
+        ("link", "" if view.endpoint else view.console or ""),
+        ("tensorboard", "" if view.endpoint else view.tensorboard or ""),
     ]
-    width = max(len(name) for name, _ in facts)
-    parts = ["\n".join(f"{name.ljust(width)}  {text}" for name, text in facts if text)]
+    known = [(name, text) for name, text in facts if text]
+    width = max(len(name) for name, _ in known)
+    parts = ["\n".join(f"{name.ljust(width)}  {text}" for name, text in known)]
+    if view.failure and (text := view.failure.text(with_lines=True)):
+        parts.append(text)
     if view.summary:
         parts.append(describe({k: v for k, v in view.summary.items() if k != "tasks"}))
         parts += [drawn for drawn in _charts(view.summary) if drawn]
@@ -96,6 +113,16 @@ def size(count: int) -> str:
     while amount >= 1000 and len(units) > 1:
         amount, units = amount / 1000, units[1:]
     return f"{amount:.3g} {units[0]}"
+
+
+def _job_row(view: RunView) -> tuple[str, ...]:
+    return (
+        view.id,
+        view.display_name or "",
+        view.state,
+        clock_time(view.created),
+        duration((view.waited or 0.0) + (view.seconds or 0.0)),
+    )
 
 
 def _row(view: RunView) -> tuple[str, ...]:

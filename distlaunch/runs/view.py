@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -9,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import files, timestamps
 from distlaunch.errors import GoogleError
-from distlaunch.job.vertex import fields
 from distlaunch.paths import LOCAL_JOBS
 from distlaunch.runs.record import FILE_NAME, read_record
 from distlaunch.summary import as_number, epochs_of, logs_of
@@ -17,7 +18,9 @@ from distlaunch.summary import as_number, epochs_of, logs_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from distlaunch.engines.vertex.client import Session
+    from distlaunch.engines.api import Engine, JobStatus
+    from distlaunch.failure_reasons import FailureReport
+    from distlaunch.job.vertex.view import PoolRequest
     from distlaunch.submit.lookup import LocatedJob
 
 
@@ -31,14 +34,23 @@ class RunView:
     kind: str  # run or job
     id: str
     state: str
-    started: str | None = None  # RFC 3339, as all times
+    name: str | None = None  # of a job: the engine's
+    display_name: str | None = None
+    created: str | None = None  # RFC 3339, as all times
+    started: str | None = None
     ended: str | None = None
+    waited: float | None = None  # seconds before a job started
     seconds: float | None = None  # from start to end
     tasks: str = ""  # in words
+    trials: Mapping[str, int] = field(default_factory=dict)  # of a tuning job, by their states
     job_dir: str | None = None
+    console: str | None = None  # the URL of its page
+    tensorboard: str | None = None  # likewise
+    endpoint: str | None = None  # the URL that replaces Google's
     command: str = ""
     image: str | None = None
     error: str | None = None
+    failure: FailureReport | None = None  # of a job
     cost: Mapping[str, Any] | None = None  # of a job so far
     timeline: tuple[tuple[str, str], ...] = ()  # states and when they began
     configuration: Mapping[str, Any] = field(default_factory=dict)
@@ -117,36 +129,50 @@ def view_run(folder: Path) -> RunView:
     )
 
 
-def view_job(located: LocatedJob) -> RunView:
-    """Return a job in the cloud, with the ``summary.json`` of its folder."""
-    from distlaunch.price import cost_so_far
-    from distlaunch.runs import job_status
-
-    job, record = located.job, located.record
-    status = job_status.as_json(job, located.jobs.project, located.jobs.session.endpoint)
-    times = ("created", "QUEUED"), ("started", "RUNNING"), ("ended", str(status["state"]))
-    pools = [pool for pool in status["pools"] if pool["count"]]
-    spec = fields.job_spec(job)
+def view_status(job: JobStatus, engine: Engine) -> RunView:
+    """Return a job, as far as its engine reports it."""
+    now = timestamps.format(time.time())
+    times = (job.created, "QUEUED"), (job.started, "RUNNING"), (job.ended, str(job.state))
+    pools = [_pool(pool) for pool in job.request.pools]
     return RunView(
         kind="job",
-        id=status["id"],
-        state=str(status["state"]),
-        started=status["started"],
-        ended=status["ended"],
-        seconds=status["seconds"].get("running"),
+        id=job.id,
+        state=str(job.state),
+        name=job.name,
+        display_name=job.display_name,
+        created=job.created,
+        started=job.started,
+        ended=job.ended,
+        waited=job.wait_seconds(now),
+        seconds=job.run_seconds(now),
         tasks=" + ".join(f"{each['pool']} {each['count']} x {each['machine']}" for each in pools),
-        job_dir=status["job_dir"],
-        image=next((pool["image"] for pool in pools), None),
-        error=status["error"],
-        cost=cost_so_far(job, located.jobs.project, Path.cwd()),
-        timeline=tuple((state, status[key]) for key, state in times if status[key]),
+        trials=dict(Counter(trial.state for trial in job.trials)),
+        job_dir=job.job_dir,
+        console=job.console,
+        tensorboard=job.tensorboard,
+        endpoint=engine.endpoint,
+        image=next((pool.image for pool in job.request.pools), None),
+        error=job.error or None,
+        timeline=tuple((state, moment) for moment, state in times if moment),
         configuration={
-            "program": _program(spec),
-            "pools": [{key: pool[key] for key in pool if key != "image"} for pool in pools],
-            "scheduling": spec.get("scheduling") or {},
+            "program": list(job.program),
+            "pools": pools,
+            "scheduling": job.scheduling,
         },
+    )
+
+
+def view_job(located: LocatedJob) -> RunView:
+    """Return a job with its cost, why it failed, and the ``summary.json`` of its folder."""
+    from distlaunch.price import cost_so_far
+
+    job, engine, record = located.job, located.engine, located.record
+    return replace(
+        view_status(job, engine),
+        cost=cost_so_far(job, Path.cwd()),
+        failure=engine.find_failure(job),
         code={"commit": record.commit} if record else {},
-        summary=_read_remote(located.jobs.session, status["job_dir"]),
+        summary=_read_remote(engine, job.job_dir),
     )
 
 
@@ -161,9 +187,14 @@ def with_disk_use(view: RunView) -> RunView:
     return replace(view, bytes=total)
 
 
-def _program(spec: Mapping[str, Any]) -> list[str]:
-    container = (spec.get("workerPoolSpecs") or [{}])[0].get("containerSpec") or {}
-    return [*(container.get("command") or ["ENTRYPOINT"]), *(container.get("args") or [])]
+def _pool(pool: PoolRequest) -> dict[str, Any]:
+    return {
+        "pool": pool.role.replace("_", " "),
+        "count": pool.replicas,
+        "machine": pool.machine,
+        "accelerator": pool.accelerator,
+        "accelerator_count": pool.accelerator_count,
+    }
 
 
 def _describe(tasks: list[str]) -> str:
@@ -179,11 +210,9 @@ def _read_json(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def _read_remote(session: Session, job_dir: str | None) -> dict[str, Any] | None:
-    from distlaunch.engines.vertex import storage
-
+def _read_remote(engine: Engine, job_dir: str | None) -> dict[str, Any] | None:
     if job_dir is None:
         return None
     with suppress(GoogleError, ValueError):
-        return files.parse_object(storage.read(session, f"{job_dir}/summary.json") or b"")
+        return files.parse_object(engine.read_file(f"{job_dir.rstrip('/')}/summary.json") or b"")
     return None

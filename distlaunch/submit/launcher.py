@@ -15,39 +15,32 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from distlaunch import __version__, files, timestamps
-from distlaunch.engines.vertex.jobs import Jobs, JobState, has_ended, is_stockout, parse_name, state
+from distlaunch import __version__, timestamps
+from distlaunch.engines.api import JobState
 from distlaunch.errors import CreateRefused, DistlaunchError, EmulatorStopped, GoogleError
-from distlaunch.events import JobFailed, Notice
-from distlaunch.exit_codes import EXIT_JOB_FAILED
-from distlaunch.job.launch import LAUNCH_LABEL, fingerprint, new_launch_id
+from distlaunch.events import Notice
+from distlaunch.job.launch import fingerprint, new_launch_id
 from distlaunch.redaction import redact
 from distlaunch.source_version import commit_of
 from distlaunch.submit.records import Record, Records
-from distlaunch.submit.resubmission import (
-    input_fields,
-    output_directory,
-    override_inputs,
-    with_new_folder,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from distlaunch.engines.vertex.client import Session
-    from distlaunch.engines.vertex.follow import JobFollower
+    from distlaunch.engines.api import Engine, JobStatus, Request
     from distlaunch.events import Event, Level, ShowMessage
     from distlaunch.submit.plan import SubmitPlan
-    from distlaunch.ui.progress_view import ProgressView
+
+    MakeRequest = Callable[[str], Request]  # from a launch id
 
 
 class Launched(NamedTuple):
-    """A launch whose job Google has; its record is open until the launcher closes it."""
+    """A launch; its record is open until the launcher closes it."""
 
     record: Record
-    job: Mapping[str, Any]
-    request: Callable[[str], dict[str, Any]]  # launch id → the body of the call
+    job: JobStatus
+    request: MakeRequest
     next_regions: tuple[str, ...] = ()  # to which it may be moved
 
 
@@ -56,8 +49,8 @@ class Launcher:
 
     Attributes
     ----------
-    jobs : Jobs
-        Those of the project, and of the region of the last launch.
+    engine : Engine
+        Of the region of the last launch.
 
     `show_message` prints a warning for each file that is not a valid record.
     """
@@ -65,14 +58,14 @@ class Launcher:
     def __init__(
         self,
         folder: Path,
-        jobs: Jobs,
+        engine: Engine,
         on_event: Callable[[Event], None],
         *,
         show_message: ShowMessage | None = None,
     ) -> None:
         self._folder = folder
         self._records = Records(folder, show_message)
-        self.jobs = jobs
+        self.engine = engine
         self._on_event = on_event
 
     def launch(
@@ -85,19 +78,18 @@ class Launcher:
 
             image = execute_plan(plan.image, self._on_event, progress=progress)
         return self._launch(
-            lambda launch_id: launch.request(launch_id, image),
+            lambda launch_id: self.engine.request(launch, launch_id, image),
             launch_id=plan.launch_id,
             name=launch.job.name,
-            collection=plan.collection,
             content=launch.fingerprint(image),
             image=image or launch.job.image.uri,
             is_new=is_new,
-            regions=(self.jobs.region, *launch.next_regions),
+            regions=(self.engine.region, *launch.next_regions),
         )
 
     def resubmit(
         self,
-        job: Mapping[str, Any],
+        job: JobStatus,
         *,
         overrides: tuple[str, ...] = (),
         program_args: tuple[str, ...] = (),
@@ -106,27 +98,19 @@ class Launcher:
         """Submit a job again, with a new job folder, overrides and more arguments."""
         from distlaunch.job.model import job_name
 
-        inputs, parts = input_fields(job), parse_name(job["name"])
-        if overrides or program_args:
-            inputs = override_inputs(inputs, overrides, program_args)
-        if with_new_folder(inputs, "ID") == inputs:
+        request = self.engine.request_again(job, overrides, program_args)
+        if not request("ID").has_folder:
             self._show(
                 "this job names no output directory; if its program writes to a fixed path, the "
                 "new job writes there too",
                 "warning",
             )
-
-        def request(launch_id: str) -> dict[str, Any]:
-            labels = inputs.get("labels", {}) | {LAUNCH_LABEL: launch_id}
-            return with_new_folder(inputs, launch_id) | {"labels": labels}
-
-        name = job_name(inputs.get("displayName") or parts.id)
+        name = job_name(job.display_name or job.id)
         return self._launch(
             request,
             launch_id=new_launch_id(name),
             name=name,
-            collection=parts.collection,
-            content=fingerprint(["again", job["name"], overrides, program_args]),
+            content=fingerprint(["again", job.name, overrides, program_args]),
             is_new=is_new,
         )
 
@@ -136,21 +120,21 @@ class Launcher:
         The record has the intention, in case this command is killed before the job has ended.
         """
         record, name = launched.record, str(launched.record.resource)
-        if not state(self.jobs.get(name)).is_before_running:
+        if not self._is_waiting(name):
             return
         with self._records.lock():
             self._records.update(record, is_moving=True)
         self._show(f"the job has not started in {record.region}: cancelling it")
         try:
-            self.jobs.cancel(name)
+            self.engine.cancel(name)
         except GoogleError as error:
             # Where it is still waiting, the user may cancel it later, and then it must not move.
-            if state(self.jobs.get(name)).is_before_running:
+            if self._is_waiting(name):
                 with self._records.lock():
                     self._records.update(record, is_moving=False)
             self._show(f"the job is not moved, as it cannot be cancelled: {error}", "warning")
 
-    def move(self, launched: Launched, job: Mapping[str, Any]) -> Launched | None:
+    def move(self, launched: Launched, job: JobStatus) -> Launched | None:
         """Submit a launch again in its next region, if its job has ended without having started.
 
         If another command has moved it, that launch is returned; None if it is not to be moved.
@@ -182,127 +166,123 @@ class Launcher:
         """Follow the launch that another command has moved, to where it is now."""
         for _ in launched.next_regions:
             successor = self._records.find_moved(successor.launch_id) or successor
-        self.jobs = Jobs(self.jobs.session, self.jobs.project, successor.region)
+        self.engine = self.engine.in_region(successor.region)
         rest = _regions_after(successor.region, launched.next_regions)
-        moved = launched._replace(record=successor, next_regions=rest)
         job = self._find_job(successor)
         if job:
-            return moved._replace(job=job)
+            return Launched(successor, job, launched.request, rest)
         if not successor.is_open or successor.resource:
             return None  # refused, or deleted since
-        body = launched.request(successor.launch_id)
-        return self._create(moved, body, may_exist=True)  # that command was killed
+        # That command was killed.
+        return self._create(successor, launched.request, rest, may_exist=True)
 
     def _create_in_next_region(self, launched: Launched, last: Record) -> Launched:
         region, *others = launched.next_regions
-        self.jobs = Jobs(self.jobs.session, self.jobs.project, region)
+        self.engine = self.engine.in_region(region)
         launch_id = new_launch_id(last.name)
-        body = launched.request(launch_id)
+        request = launched.request(launch_id)
         record = replace(
             last,
             launch_id=launch_id,
             region=region,
-            request=redact(body),
-            job_dir=output_directory(body),
+            request=redact(request.body),
+            job_dir=request.job_dir,
             resource=None,
             is_moving=False,
             moved_from=last.launch_id,
             time=timestamps.format(time.time()),
         )
-        moved = launched._replace(record=record, next_regions=tuple(others))
         try:
-            return self._create(moved, body, may_exist=False)
+            return self._create(record, launched.request, tuple(others), may_exist=False)
         finally:
             self.close(last)
 
-    def _note(self, record: Record, **changes: Any) -> None:
-        """Change a record; only the next command needs it, so a failure is a warning."""
-        try:
-            self._records.update(record, **changes)
-        except DistlaunchError as error:
-            self._show(str(error), "warning")
-
     def _launch(
         self,
-        request: Callable[[str], dict[str, Any]],
-        *,
+        make_request: MakeRequest,
         launch_id: str,
+        *,
         is_new: bool,
         regions: tuple[str, ...] = (),
         **values: Any,
     ) -> Launched:
         """Create a job of this content, or resume an interrupted launch of it.
 
-        `request` makes the body of the call from a launch id, `regions` are all that may be tried;
-        `values` are fields of the record.
+        `regions` are all that may be tried; `values` are fields of the record.
         """
-        first = self.jobs
+        first = self.engine
         with self._records.lock():
             unfinished = None if is_new else self._records.find_unfinished(values["content"])
             if unfinished:
-                region = unfinished.region
-                self.jobs = Jobs(first.session, first.project, region)
-                rest = _regions_after(region, regions)
-                resumed = self._resume(Launched(unfinished, {}, request, rest))
+                self.engine = first.in_region(unfinished.region)
+                rest = _regions_after(unfinished.region, regions)
+                resumed = self._resume(unfinished, make_request, rest)
                 if resumed:
                     return resumed
-                self.jobs = first
-            body = request(launch_id)
+                self.engine = first
+            request = make_request(launch_id)
             record = Record(
                 **values,
                 launch_id=launch_id,
-                project=self.jobs.project,
-                region=self.jobs.region,
-                request=redact(body),
-                job_dir=output_directory(body),
-                endpoint=self.jobs.session.endpoint,
+                project=first.project,
+                region=first.region,
+                collection=request.collection,
+                request=redact(request.body),
+                job_dir=request.job_dir,
+                endpoint=first.endpoint,
                 commit=commit_of(self._folder),
                 versions={"distlaunch": __version__, "python": platform.python_version()},
                 time=timestamps.format(time.time()),
             )
-            launched = Launched(record, {}, request, regions[1:])
-            return self._create(launched, body, may_exist=False)
+            return self._create(record, make_request, regions[1:], may_exist=False)
 
-    def _resume(self, launched: Launched) -> Launched | None:
+    def _resume(
+        self, record: Record, make_request: MakeRequest, next_regions: tuple[str, ...]
+    ) -> Launched | None:
         """Resume an interrupted launch; close its record if its job has ended or is gone."""
-        record = launched.record
         with job_goes_on(record):
             job = self._find_job(record)
         is_gone = job is None and record.resource is not None
-        waits_for_move = job and launched.next_regions and _is_to_be_moved(record, job)
-        if is_gone or (job and has_ended(job) and not waits_for_move):
-            outcome = f"has ended ({state(job)})" if job else "no longer exists"
+        waits_for_move = job and next_regions and _is_to_be_moved(record, job)
+        if is_gone or (job and job.has_ended and not waits_for_move):
+            outcome = f"has ended ({job.state})" if job else "no longer exists"
             self._show(
                 f"the job of the interrupted launch {record.launch_id} {outcome}; "
                 "starting a new one"
             )
-            self._note(record, is_open=False, resource=job["name"] if job else record.resource)
+            self._note(record, is_open=False, resource=job.name if job else record.resource)
             return None
         self._show(f"resuming interrupted launch {record.launch_id} (--new starts a new one)")
         if job is None:
-            body = launched.request(record.launch_id)
-            return self._create(launched, body, may_exist=True)
-        return self._note_job(launched, job)
+            return self._create(record, make_request, next_regions, may_exist=True)
+        self._note(record, resource=job.name)
+        return Launched(replace(record, resource=job.name), job, make_request, next_regions)
 
-    def _find_job(self, record: Record) -> dict[str, Any] | None:
-        """Return a launch's job, None if Google has none or none is listed yet."""
+    def _find_job(self, record: Record) -> JobStatus | None:
+        """Return a launch's job, None if there is none or none is listed yet."""
         if record.resource is None:
-            return self.jobs.find(record.collection, record.launch_id)
+            return self.engine.find(record.launch_id, record.collection)
         try:
-            return self.jobs.get(record.resource)
+            return self.engine.get(record.resource)
         except GoogleError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
             return None
 
-    def _create(self, launched: Launched, body: Mapping[str, Any], *, may_exist: bool) -> Launched:
-        record = launched.record
+    def _create(
+        self,
+        record: Record,
+        make_request: MakeRequest,
+        next_regions: tuple[str, ...],
+        *,
+        may_exist: bool,
+    ) -> Launched:
         try:
             self._records.write(record)
         except DistlaunchError as error:
             raise DistlaunchError(f"{error}; nothing was submitted") from None
         try:
-            created = self.jobs.create(record.collection, body, may_exist=may_exist)
+            created = self.engine.create(make_request(record.launch_id), may_exist=may_exist)
         except KeyboardInterrupt:
             self._show(
                 "interrupted while creating the job, which may exist; run the same command again "
@@ -321,12 +301,20 @@ class Launcher:
                 f"'distlaunch cancel {name}'",
                 "warning",
             )
-        return self._note_job(launched, created.job)
+        self._note(record, resource=created.job.name)
+        record = replace(record, resource=created.job.name)
+        return Launched(record, created.job, make_request, next_regions)
 
-    def _note_job(self, launched: Launched, job: Mapping[str, Any]) -> Launched:
-        self._note(launched.record, resource=job["name"])
-        record = replace(launched.record, resource=job["name"])
-        return launched._replace(record=record, job=job)
+    def _is_waiting(self, name: str) -> bool:
+        """Whether a job has not started."""
+        return self.engine.get(name).state.is_before_running
+
+    def _note(self, record: Record, **changes: Any) -> None:
+        """Change a record; only the next command needs it, so a failure is a warning."""
+        try:
+            self._records.update(record, **changes)
+        except DistlaunchError as error:
+            self._show(str(error), "warning")
 
     def _show(self, text: str, level: Level = "info") -> None:
         self._on_event(Notice(text, level))
@@ -346,61 +334,12 @@ def job_goes_on(record: Record) -> Iterator[None]:
         ) from error
 
 
-def follow_to_end(
-    launched: Launched, launcher: Launcher, follower: JobFollower, view: ProgressView
-) -> None:
-    """Show a job's events until it has ended; one that does not start is cancelled to be moved."""
-    with job_goes_on(launched.record):
-        view.stream(follower)
-        if follower.is_stalled:
-            launcher.cancel_to_move(launched)
-            view.stream(follower)
-
-
-def show_end(launched: Launched, jobs: Jobs, job: Mapping[str, Any], view: ProgressView) -> int:
-    """Show how a job has ended, and return the exit code."""
-    record = launched.record
-    if state(job) is not JobState.SUCCEEDED:
-        show_failure(jobs, job, view)
-        return EXIT_JOB_FAILED
-    summary = _read_summary(jobs.session, record, view)
-    if summary:
-        view.summarise(summary)
-    elif record.job_dir:
-        view.handle(Notice(f"done; the job's folder is {record.job_dir}"))
-    return 0
-
-
-def show_failure(jobs: Jobs, job: Mapping[str, Any], view: ProgressView) -> None:
-    """Show the first failure of a job that has failed."""
-    from distlaunch.engines.vertex.failure import find_failure
-
-    report = find_failure(jobs, job)
-    if report:
-        view.handle(JobFailed(report, shows_lines=True))
-
-
-def _read_summary(session: Session, record: Record, view: ProgressView) -> dict[str, Any] | None:
-    """Return the job's ``summary.json``, None if there is none that can be read."""
-    from distlaunch.engines.vertex import storage
-
-    if record.job_dir is None:
-        return None
-    try:
-        return files.parse_object(storage.read(session, f"{record.job_dir}/summary.json") or b"")
-    except ValueError:
-        return None
-    except GoogleError as error:  # the job has succeeded all the same
-        view.handle(Notice(f"its summary cannot be read: {error}", "warning"))
-        return None
-
-
-def _is_to_be_moved(record: Record, job: Mapping[str, Any]) -> bool:
+def _is_to_be_moved(record: Record, job: JobStatus) -> bool:
     """Whether a job has ended without having started, and not by the user's wish."""
-    if not record.is_open or record.is_cancelled or "startTime" in job:
+    if not record.is_open or record.is_cancelled or job.started:
         return False
-    is_cancelled = record.is_moving and state(job) is JobState.CANCELLED
-    return is_cancelled or is_stockout(job)
+    is_cancelled = record.is_moving and job.state is JobState.CANCELLED
+    return is_cancelled or job.is_stockout
 
 
 def _regions_after(region: str, regions: tuple[str, ...]) -> tuple[str, ...]:

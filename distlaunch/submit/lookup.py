@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from distlaunch.engines.vertex import auth
 from distlaunch.engines.vertex.client import connect, is_loopback
-from distlaunch.engines.vertex.jobs import COLLECTIONS, Jobs, parse_name
+from distlaunch.engines.vertex.engine import VertexEngine
+from distlaunch.engines.vertex.jobs import parse_name
 from distlaunch.errors import DistlaunchError, GoogleError
-from distlaunch.job.launch import LAUNCH_LABEL
 from distlaunch.submit.records import Records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from distlaunch.engines.api import JobStatus
     from distlaunch.events import ShowMessage
     from distlaunch.submit.records import Record
-
-_LABEL_VALUE = re.compile(r"[a-z0-9_-]{1,63}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class LocatedJob:
-    """A job's resource, the `Jobs` that it belongs to, and its record if this folder has one."""
+    """A job, its engine, and its record if this folder has one."""
 
-    jobs: Jobs
-    job: dict[str, Any]
+    engine: VertexEngine
+    job: JobStatus
     record: Record | None = None
 
 
@@ -46,8 +42,8 @@ class JobLocator:
     region: str | None = None
     show_message: ShowMessage | None = None  # prints warnings and retries
 
-    def jobs(self, record: Record | None = None, name: str = "") -> Jobs:
-        """Return the jobs of the project and region, those of a record or a resource name first."""
+    def engine(self, record: Record | None = None, name: str = "") -> VertexEngine:
+        """Return the engine of the project and region, those of a record or a job's name first."""
         parts = parse_name(name) if name else None
         project = self.project or (record and record.project) or (parts and parts.project)
         region = (parts and parts.region) or (record and record.region) or self.region
@@ -60,7 +56,7 @@ class JobLocator:
             raise DistlaunchError((no_region() if project else no_project()).line)
         endpoint = self.endpoint or (self._recorded_endpoint(record) if record else None)
         session = connect(endpoint, project=project, show_message=self.show_message)
-        return Jobs(session, project, region)
+        return VertexEngine(session, project, region)
 
     def find(self, name: str | None) -> LocatedJob:
         """Return the job of an id or name; by default the newest of the folder's records."""
@@ -73,20 +69,20 @@ class JobLocator:
                 "no jobs submitted from this directory; pass a job ID (see 'distlaunch list')"
             )
         if "/" in name:
-            jobs = self.jobs(name=name)
-            return LocatedJob(jobs, jobs.get(name))
+            engine = self.engine(name=name)
+            return LocatedJob(engine, engine.get(name))
         try:
-            jobs = self.jobs()
+            engine = self.engine()
         except GoogleError as error:
             unknown = f"no job {name!r} was submitted from this directory{records.hint(name)}"
             raise error.with_text(f"{unknown}, and Google was not searched: {error}") from None
-        newest = sorted(_search(jobs, name), key=lambda job: str(job.get("createTime", "")))[-1:]
-        if not newest:
+        found = engine.search(name)
+        if not found:
             raise DistlaunchError(
-                f"no job {name!r} in project {jobs.project}, region {jobs.region}"
+                f"no job {name!r} in project {engine.project}, region {engine.region}"
                 f"{records.hint(name)}; see 'distlaunch list'"
             )
-        return LocatedJob(jobs, newest[0])
+        return LocatedJob(engine, found[-1])
 
     def _recorded_endpoint(self, record: Record) -> str | None:
         """Return the endpoint of a job's record, which is trusted only on this machine.
@@ -106,10 +102,10 @@ class JobLocator:
         return endpoint
 
     def _find_recorded(self, record: Record) -> LocatedJob:
-        jobs = self.jobs(record, record.resource or "")
+        engine = self.engine(record, record.resource or "")
         if record.resource:
-            return LocatedJob(jobs, jobs.get(record.resource), record)
-        job = jobs.find(record.collection, record.launch_id)
+            return LocatedJob(engine, engine.get(record.resource), record)
+        job = engine.find(record.launch_id, record.collection)
         if job is None:
             problem = (
                 "Google refused to create this job; run 'distlaunch submit' again"
@@ -118,26 +114,7 @@ class JobLocator:
                 "submit' to finish it"
             )
             raise DistlaunchError(f"{record.launch_id}: {problem}")
-        return LocatedJob(jobs, job, record)
-
-
-def _search(jobs: Jobs, name: str) -> Iterator[dict[str, Any]]:
-    """Yield the jobs of a number, a launch id or a display name."""
-    for collection in COLLECTIONS:
-        if name.isdecimal():
-            path = f"projects/{jobs.project}/locations/{jobs.region}/{collection}/{name}"
-            try:
-                yield jobs.get(path)
-            except GoogleError as error:
-                if error.status != HTTPStatus.NOT_FOUND:
-                    raise
-            else:
-                return
-    for collection in COLLECTIONS:
-        if _LABEL_VALUE.fullmatch(name):
-            yield from jobs.list(collection, f"labels.{LAUNCH_LABEL}={name}")
-        quoted = name.replace("\\", "\\\\").replace('"', '\\"')
-        yield from jobs.list(collection, f'display_name="{quoted}"')
+        return LocatedJob(engine, job, record)
 
 
 def _job_file_settings(folder: Path) -> dict[str, str]:

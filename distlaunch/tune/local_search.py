@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING, Any
 from distlaunch import files
 from distlaunch.errors import DistlaunchError, os_reason
 from distlaunch.interrupts import StopSignals
+from distlaunch.job.trial import ACTIVE, INFEASIBLE, STOPPED, SUCCEEDED, Trial
 from distlaunch.job.yaml_document import display_path
 from distlaunch.local.host_resources import NO_GPU, split_evenly, this_machine
+from distlaunch.metric_file import read_metric
 from distlaunch.python_command import distlaunch_command, on_stdin
 from distlaunch.redaction import redact_words
 from distlaunch.tune.search import Observation, next_point, values_at
-from distlaunch.tune.trial import ACTIVE, INFEASIBLE, STOPPED, SUCCEEDED, Trial, read_metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from distlaunch.job.model import ChoiceParameter, Tuning
-    from distlaunch.tune.trial import Value
+    from distlaunch.job.trial import Value
 
     Parameter = RangeParameter | ChoiceParameter
     Point = Mapping[str, float | int]

@@ -9,14 +9,17 @@ from decimal import Decimal
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from distlaunch.events import JobChanged, TrialsChanged
 from distlaunch.job.search_space import argument
+from distlaunch.job.trial import INFEASIBLE, SUCCEEDED, best_trial, sort_trials
 from distlaunch.text import duration, plural, table
-from distlaunch.tune.trial import INFEASIBLE, SUCCEEDED, best_trial, sort_trials
+from distlaunch.ui.progress_view import ProgressView
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from distlaunch.tune.trial import Study, Trial, Value
+    from distlaunch.events import Event
+    from distlaunch.job.trial import Study, Trial, Value
     from distlaunch.ui.console import Console
 
 _HOUR = 3600  # seconds
@@ -147,6 +150,33 @@ class SearchView:
             "cost": None if cost is None else round(float(cost), 6),
             "currency": self._price.currency if self._price else None,
         }
+
+
+class TuningJobView(ProgressView):
+    """Shows a tuning job: its states, and its trials as a table."""
+
+    def __init__(self, console: Console, job: str, search: SearchView) -> None:
+        super().__init__(console, ["chief"])
+        self._job = job  # its id
+        self._search = search
+        self._trials: tuple[Trial, ...] = ()
+        self._job_state = ""
+
+    def submitted(self, facts: Mapping[str, str | None]) -> None:
+        self._job = str(facts["job"])  # a job that is moved has another id
+
+    def summarise_search(self, *, as_json: bool) -> None:
+        """Print the result on stdout."""
+        self._search.summarise(self._trials, as_json=as_json, job=self._job, state=self._job_state)
+
+    def handle(self, event: Event) -> None:
+        if isinstance(event, TrialsChanged):
+            self._trials = event.trials
+            self._search.update(event.trials)
+            return
+        if isinstance(event, JobChanged):
+            self._job_state = event.state
+        super().handle(event)
 
 
 def exit_code_of(trials: Sequence[Trial]) -> int:

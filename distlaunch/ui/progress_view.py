@@ -102,8 +102,11 @@ class ProgressView:
             text = event.report.text(with_lines=event.shows_lines)
             if text:
                 self.console.log(text, "error")
-        elif event.task == self._primary:
+        elif isinstance(event, Trained) and event.task == self._primary:
             self._show_training(event.event)
+
+    def submitted(self, facts: Mapping[str, str | None]) -> None:
+        """Show that a job was submitted; the console has it already."""
 
     def lines_after(self, task: str) -> int:
         """Return how many lines of other tasks were shown after the last one of a task."""
@@ -237,12 +240,20 @@ class JsonProgressView(ProgressView):
         else:
             super().handle(event)
 
+    def submitted(self, facts: Mapping[str, str | None]) -> None:
+        self._emit("submitted", **facts)
+
     def summarise(self, summary: Mapping[str, object] | None = None, *, logs: str = "") -> None:  # noqa: ARG002
         if summary:
             self._emit("summary", summary=dict(summary))
 
     def _emit(self, kind: str, **fields: object) -> None:
         self.console.result(json.dumps({"event": kind, **fields}, ensure_ascii=False))
+
+
+def job_view(console: Console, tasks: Sequence[str], *, as_json: bool) -> ProgressView:
+    """Return the view of a job's events, for a person or a script."""
+    return (JsonProgressView if as_json else ProgressView)(console, tasks)
 
 
 def _stamp(lines: TaskLines) -> dict[str, str]:

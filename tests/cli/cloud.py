@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.emulator.emulator import Emulator
 from distlaunch.emulator.jobs import message_types
 from distlaunch.engines.vertex.client import connect
-from distlaunch.engines.vertex.jobs import Jobs, has_ended
+from distlaunch.engines.vertex.jobs import Jobs, state
 from distlaunch.submit.records import Record, Records
 
 if TYPE_CHECKING:
@@ -87,7 +87,9 @@ class Cloud(Emulator):
     def wait(self, job: dict[str, Any]) -> dict[str, Any]:
         """Wait for a job's end, and its error."""
         jobs = self.jobs()
-        while not has_ended(job) or (job["state"] == "JOB_STATE_FAILED" and "error" not in job):
+        while not state(job).is_terminal or (
+            job["state"] == "JOB_STATE_FAILED" and "error" not in job
+        ):
             time.sleep(0.05)
             job = jobs.get(job["name"])
         return job

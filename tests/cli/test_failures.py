@@ -8,7 +8,7 @@ import pytest
 
 from distlaunch.emulator.faults import Faults
 from distlaunch.engines.vertex.failure import find_failure
-from distlaunch.engines.vertex.jobs import has_ended
+from distlaunch.engines.vertex.jobs import state
 
 from ..json_schemas import load_checked  # noqa: TID252 - tests are no package
 from .cloud import Cloud, number_of, objects
@@ -46,7 +46,7 @@ def test_a_failed_job_names_the_first_task_its_lines_the_reason_and_the_remedy(r
     with Cloud(tmp_path) as cloud:
         failed = cloud.wait(cloud.launch(FAILS, "digits-1", *[[str(tmp_path / "up")]] * 2))
         name, at = number_of(failed), cloud.options()
-        status = load_checked("status", run("status", name, "--json", *at).out)
+        status = load_checked("show", run("status", name, "--json", *at).out)
         assert status["failure"]["task"] == "worker:0"
         module = "a Python module cannot be imported: pandas_is_missing"
         assert status["failure"]["reason"] == module
@@ -66,7 +66,7 @@ def test_a_task_that_lost_its_peers_is_not_blamed_though_the_job_names_it(run, t
         failed = cloud.wait(cloud.launch(LOST, "digits-1", *[[str(tmp_path / "failed")]] * 2))
         assert "workerpool0-0" in failed["error"]["message"]
         status = run("status", number_of(failed), "--json", *cloud.options()).out
-    failure = load_checked("status", status)["failure"]
+    failure = load_checked("show", status)["failure"]
     assert (failure["task"], failure["reason"]) == ("worker:0", "a disk is full")
     assert failure["lines"] == ["OSError: [Errno 28] No space left on device"]
 
@@ -133,7 +133,7 @@ def failure(run, cloud):
     def find(job):
         project = job["name"].split("/")[1]
         done = run("status", job["name"], "--json", *cloud.options(), "--project", project)
-        return load_checked("status", done.out)["failure"]
+        return load_checked("show", done.out)["failure"]
 
     return find
 
@@ -162,7 +162,7 @@ def test_a_job_that_ran_as_long_as_its_timeout(run, cloud, failure):
     assert failure(job)["task"] is None
     cancelled = cloud.launch("import time; time.sleep(600)", "", [], timeout=600)
     cloud.jobs().cancel(cancelled["name"])
-    while not has_ended(cancelled):
+    while not state(cancelled).is_terminal:
         time.sleep(0.05)
         cancelled = cloud.jobs().get(cancelled["name"])
     assert failure(cancelled) is None
@@ -236,7 +236,7 @@ def test_a_killed_task(cloud, failure):
 def test_a_job_without_machines_has_no_task_to_blame(run, tmp_path):
     with Cloud(tmp_path, faults=Faults("stockout")) as cloud:
         job = cloud.wait(cloud.launch("", "digits-1"))
-        status = load_checked("status", run("status", job["name"], "--json", *cloud.options()).out)
+        status = load_checked("show", run("status", job["name"], "--json", *cloud.options()).out)
     assert status["failure"]["task"] is None
     assert status["failure"]["reason"] == "the region has no machines of this type now"
     assert "another region" in status["failure"]["remedy"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import pytest
@@ -13,6 +14,7 @@ from distlaunch.submit.records import Records
 from distlaunch.ui.progress_view import ProgressView
 
 from ..engines.vertex.servers import in_turn, refused  # noqa: TID252 - tests are no package
+from ..json_schemas import load_checked  # noqa: TID252 - tests are no package
 from .cloud import LABEL, LOCATION, Cloud, new_record, number_of, objects
 
 NAME = "projects/p/locations/us-central1/customJobs/1"
@@ -61,7 +63,7 @@ def running(cloud, tmp_path):
 
 
 def facts(text: str) -> dict[str, str]:
-    lines = (line.split("  ", 1) for line in text.partition("\n\n")[0].splitlines())
+    lines = (re.split("  +", line, maxsplit=1) for line in text.partition("\n\n")[0].splitlines())
     return {name.strip(): value.strip() for name, value in lines}
 
 
@@ -73,10 +75,10 @@ def test_status_by_each_name_of_a_job(run, cloud):
     (text,) = {run("status", name, *cloud.options()).out for name in names}
     status = facts(text)
     assert [status[key] for key in ("job", "name", "state")] == ["digits-1", "digits", "SUCCEEDED"]
-    assert status["pending"].endswith(" s")
-    assert status["running"].endswith(" s")
-    assert status["chief"] == status["workers"] == "1 x n1-standard-4"
-    assert status["created"].startswith("20")
+    assert status["waited"].endswith(" s")
+    assert status["took"].endswith(" s")
+    assert status["tasks"] == "chief 1 x n1-standard-4 + workers 1 x n1-standard-4"
+    assert status["queued"].startswith("20")
     assert (status["endpoint"], "link" in status) == (cloud.url, False)
     newest = run("status", "digits", *cloud.options()).out  # of two with this name
     assert facts(newest)["job"] == "digits-2"
@@ -84,13 +86,14 @@ def test_status_by_each_name_of_a_job(run, cloud):
 
 def test_status_as_json(run, cloud):
     done = run("status", "digits-2", "--json", *cloud.options())
-    status = json.loads(done.out)
+    status = load_checked("show", done.out)
     assert (done.code, done.err) == (0, "")
     expected = {"id": "digits-2", "name": cloud.failed["name"], "state": "FAILED"}
     assert expected.items() <= status.items()
     assert "non-zero status of 7" in status["error"]
-    assert set(status["seconds"]) == {"pending", "running"}
-    assert (status["pools"][0]["machine"], status["endpoint"]) == ("n1-standard-4", cloud.url)
+    assert status["waited"] + status["seconds"] > 0
+    assert status["configuration"]["pools"][0]["machine"] == "n1-standard-4"
+    assert (status["endpoint"], status["failure"]["task"]) == (cloud.url, "chief")
 
 
 def test_the_newest_record_is_the_default_and_its_endpoint_is_used_and_named(run, cloud, tmp_path):
@@ -272,7 +275,10 @@ def test_ctrl_c_leaves_the_job_running(run, running, monkeypatch):
 
     monkeypatch.setattr(ProgressView, "stream", interrupt)
     done = run("logs", "digits-9", "-f", *running[1])
-    message = "the job is still running; cancel it with 'distlaunch cancel digits-9'"
+    message = (
+        "interrupted: the job is still running; reattach with 'distlaunch logs --follow digits-9', "
+        "cancel it with 'distlaunch cancel digits-9'"
+    )
     assert (done.code, message in done.err) == (130, True)
 
 

@@ -267,7 +267,7 @@ def test_a_damaged_record_is_reported_and_its_run_is_kept(run, project, train):
             [good, "SUCCEEDED"],
             [name, "UNKNOWN"],
         ]
-        assert "state       UNKNOWN (run.json cannot be read)" in run("show", name, cwd=project).out
+        assert "state  UNKNOWN (run.json cannot be read)" in run("show", name, cwd=project).out
         assert run("diff", good, name, cwd=project).code == 0
         assert load_checked("show", run("show", name, "--json", cwd=project).out)["state"]
     assert run("fetch", name, cwd=project).err.endswith("has no job folder\n")
@@ -318,7 +318,7 @@ def job(cloud, project):
 def test_a_job_is_shown_and_compared_with_a_run(run, cloud, project, job, train):
     name = train(0.25)
     shown = run("show", "digits-1", *cloud.options(), cwd=project).out
-    assert "job         digits-1\nstate       SUCCEEDED\n" in shown
+    assert "job         digits-1\nname        digits\nstate       SUCCEEDED\n" in shown
     assert "1 x n1-standard-4" in shown
     assert "* loss  o val_loss" in shown
     view = run("show", "digits-1", "--json", *cloud.options(), cwd=project).out
@@ -560,7 +560,7 @@ def test_a_job_at_the_emulator_has_no_tensorboard(run, cloud, project, job):
 def test_the_cost_of_a_job_that_has_ended_is_its_whole_cost():
     cost = {"amount": 0.001, "an_hour": 0.2, "currency": "USD", "sources": ["list"]}
     view = RunView("job", "1", "RUNNING", cost={**cost, "is_estimate": True})
-    line = "cost        less than 0.01 USD so far at 0.2 USD an hour (list)"
+    line = "cost   less than 0.01 USD so far at 0.2 USD an hour (list)"
     assert line in whole(view)
     ended = replace(view, ended="2026-11-21T12:00:00Z", cost={**view.cost, "amount": 1.5})
-    assert "cost        about 1.50 USD at 0.2 USD an hour (list)" in whole(ended)
+    assert "cost   about 1.50 USD at 0.2 USD an hour (list)" in whole(ended)

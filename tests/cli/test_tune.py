@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from distlaunch import scaffold
+from distlaunch.emulator.faults import Faults
 from distlaunch.errors import DistlaunchError
 from distlaunch.files import may_be_locked
 from distlaunch.job.load import load_job
@@ -390,6 +391,26 @@ def test_a_tuning_job_and_its_trials(tune, project, monkeypatch):
         [job] = jobs.list("customJobs")
         args = job["jobSpec"]["workerPoolSpecs"][0]["containerSpec"]["args"]
         assert args[-3:] == ["--epochs=1", "--rate=slow", "--size=2"]
+
+
+def test_a_tuning_job_is_moved_to_the_next_region(tune, project):
+    with Cloud(project, faults=Faults("stockout:us-central1")) as cloud:
+        regions = "--set=scheduling.regions=[us-central1, us-east1]"
+        image = "--image=localhost:5000/digits:1"
+        done = tune("--endpoint", cloud.url, image, regions, "--json", "--parallel=3")
+        assert done.code == 0, done.err
+        assert "no machines in us-central1; moving the job to us-east1\n" in done.err
+        result = load_checked("tune", done.out)
+        assert (result["state"], len(result["trials"])) == ("SUCCEEDED", 3)
+
+
+@pytest.mark.parametrize(
+    "words", [["--trials=9"], ["--set=name=other"], ["--dry-run"], ["--", "a"]]
+)
+def test_what_a_job_that_exists_cannot_have_is_refused(tune, words):
+    done = tune("--attach", *words)
+    assert (done.code, done.out) == (2, "")
+    assert "--attach" in done.err
 
 
 def test_the_table_is_live_on_a_terminal(project):

@@ -6,19 +6,15 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import timestamps
-from distlaunch.engines.vertex.jobs import (
-    JobState,
-    error_message,
-    is_preempted,
-    platform_message,
-    state,
-)
+from distlaunch.engines.api import JobState
+from distlaunch.engines.vertex.jobs import state
 from distlaunch.engines.vertex.log_query import PLATFORM, job_query, read_page, task_of_replica
+from distlaunch.engines.vertex.status import error_message, is_preempted, platform_message
 from distlaunch.errors import GoogleError
 from distlaunch.failure_reasons import PREEMPTED, TIMED_OUT, VICTIM, Cause, FailureReport, explain
 from distlaunch.job.vertex import fields
 from distlaunch.refusals import grant
-from distlaunch.tensorflow_noise import without_noise
+from distlaunch.tensorflow_noise import text_without_noise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,7 +91,7 @@ def _last_errors(jobs: Jobs, job: Mapping[str, Any]) -> dict[str, list[LogEntry]
     for _ in range(_MAX_PAGES):
         page, token = read_page(jobs, query, since, token, retry_deadline=0, is_newest_first=True)
         for entry in page:
-            text = _without_noise(entry.text)
+            text = text_without_noise(entry.text)
             if text.strip() and entry.task != PLATFORM:
                 newest.setdefault(entry.task, []).append(entry._replace(text=text))
         if token is None:
@@ -128,8 +124,3 @@ def _last_cause(entries: Sequence[LogEntry]) -> tuple[float, Cause | None]:
 
 def _lines(entries: Sequence[LogEntry]) -> list[str]:
     return [line for entry in entries for line in entry.text.split("\n")]
-
-
-def _without_noise(text: str) -> str:
-    block = f"{text}\n".encode("utf-8", "surrogatepass")
-    return without_noise(block).decode("utf-8", "surrogatepass").removesuffix("\n")

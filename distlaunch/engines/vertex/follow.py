@@ -5,20 +5,21 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from distlaunch import timestamps
-from distlaunch.engines.vertex import jobs as google_jobs
-from distlaunch.engines.vertex.jobs import JobState
-from distlaunch.engines.vertex.log_reader import LogReader, LogSelection
+from distlaunch.engines.api import JobState, LogSelection
+from distlaunch.engines.vertex.log_reader import LogReader
+from distlaunch.engines.vertex.status import read_status
 from distlaunch.errors import EmulatorStopped, GoogleError, RetryableError
-from distlaunch.events import JobChanged, Notice
+from distlaunch.events import JobChanged, Notice, TrialsChanged
 from distlaunch.retry import Backoff
 from distlaunch.text import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
+    from distlaunch.engines.api import JobStatus
     from distlaunch.engines.vertex.jobs import Jobs
     from distlaunch.events import Event
 
@@ -49,52 +50,47 @@ EMULATOR = PollIntervals(state=0.5, log=0.5, idle_log=1.0, quiet=0.0)
 class JobFollower:
     """Follows a job; iterating again after an interrupt resumes.
 
-    The attribute `job` is the latest resource. `per_entry` makes each log entry an event of its
-    own; `sleep` may be `ProgressView.wait`, which serves a slow reader in the meantime. Without
-    `has_logs` there are only states. A job that has not started `max_wait` seconds after its
-    creation is no longer followed, and `is_stalled` is set.
+    The attribute `status` is the latest. `sleep` may be `ProgressView.wait`, which serves a slow
+    reader in the meantime. Without a `selection` there are only states and trials. A job that has
+    not started `max_wait` seconds after its creation is no longer followed, and `is_stalled` is
+    set.
     """
 
     def __init__(
         self,
         jobs: Jobs,
-        job: Mapping[str, Any],
+        job: JobStatus,
+        selection: LogSelection | None,
         *,
-        selection: LogSelection | None = None,
-        per_entry: bool = False,
-        has_logs: bool = True,
         max_wait: float | None = None,
         intervals: PollIntervals = GOOGLE,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self.job = job
+        self.status = job
         self._jobs = jobs
         self._intervals = intervals
         self._clock = clock
         self._sleep = sleep
         self._reader = LogReader(
-            jobs,
-            job,
-            selection or LogSelection(),
-            per_entry=per_entry,
-            clock=clock,
-            retry_deadline=0,
+            jobs, job.resource, selection or LogSelection(), clock=clock, retry_deadline=0
         )
         self._states = StateTracker()
         self._pending: deque[Event] = deque(self._states.update(job))
+        if job.trials:
+            self._pending.append(TrialsChanged(job.trials))
         self._outage_since: float | None = None
         self._is_outage_reported = False
         self._state_polls = PollSchedule(clock, intervals.state)
         self._state_polls.succeeded()
         self._log_polls = PollSchedule(clock, intervals.log)
-        self._has_logs = has_logs
-        self._ended: float | None = clock() if google_jobs.has_ended(job) else None
+        self._has_logs = selection is not None
+        self._ended: float | None = clock() if job.has_ended else None
         self._newest_line = clock()
         self._is_old = _ended_long_ago(job, now())
         self._is_emulator_gone = False
-        age = now() - timestamps.parse_or(job.get("createTime"), now())
+        age = now() - timestamps.parse_or(job.created, now())
         self._wait_end = None if max_wait is None else clock() + max_wait - age
         self.is_stalled = False
 
@@ -111,7 +107,7 @@ class JobFollower:
                 return
             now = self._clock()
             if self._wait_end is not None and now >= self._wait_end:
-                self.is_stalled = google_jobs.state(self.job).is_before_running
+                self.is_stalled = self.status.state.is_before_running
                 self._wait_end = None
                 if self.is_stalled:
                     return
@@ -125,22 +121,24 @@ class JobFollower:
 
     def _poll_state(self) -> None:
         try:
-            job = self._jobs.get(self.job["name"], retry_deadline=0)
+            resource = self._jobs.get(self.status.name, retry_deadline=0)
         except RetryableError as error:
             self._failed(self._state_polls, error)
             return
         self._succeeded(self._state_polls)
+        job = self.status = read_status(resource, self._jobs.project)
         changes = self._states.update(job)
-        self.job = job
         self._pending.extend(changes)
-        if self._ended is None and google_jobs.has_ended(job):
+        if job.trials:
+            self._pending.append(TrialsChanged(job.trials))
+        if self._ended is None and job.has_ended:
             self._ended = self._newest_line = self._clock()
         if changes and not self._log_polls.is_failing:
             self._log_polls.due = self._clock()
 
     def _read_logs(self) -> None:
         try:
-            lines = self._reader.step(self.job, full=self._ended is not None)
+            lines = self._reader.step(self.status.resource, full=self._ended is not None)
         except RetryableError as error:
             self._failed(self._log_polls, error)
         except GoogleError as error:
@@ -200,7 +198,7 @@ class JobFollower:
             return True
         if self._has_logs and not self._has_all_lines(self._ended):
             return False
-        return self._is_old or _is_explained(self.job) or since_end >= _ERROR_TIMEOUT
+        return self._is_old or _is_explained(self.status) or since_end >= _ERROR_TIMEOUT
 
     def _has_all_lines(self, end: float) -> bool:
         if self._is_old or not self._intervals.quiet:
@@ -214,7 +212,7 @@ class JobFollower:
                 "'distlaunch logs' shows them later",
                 "warning",
             )
-        if not _is_explained(self.job):
+        if not _is_explained(self.status):
             yield Notice("no error message from Vertex AI", "warning")
 
 
@@ -242,7 +240,7 @@ class PollSchedule:
 
 
 class StateTracker:
-    """Turns successive resources of a job into changes of its state.
+    """Turns successive statuses of a job into changes of its state.
 
     Durations come from Google's timestamps, so that they include neither this machine's clock nor
     the interval between polls.
@@ -253,10 +251,10 @@ class StateTracker:
         self._error = ""
         self._entered: object = None  # timestamp at which the state was entered
 
-    def update(self, job: Mapping[str, Any]) -> list[JobChanged]:
+    def update(self, job: JobStatus) -> list[JobChanged]:
         """Return the changes since the last update, and the current state at the first one."""
-        state = google_jobs.state(job)
-        error = google_jobs.error_message(job) if state.is_terminal else ""
+        state = job.state
+        error = job.error if state.is_terminal else ""
         is_new_error = error != self._error
         self._error = error
         if state is self._state:
@@ -264,14 +262,14 @@ class StateTracker:
         changes = []
         was_waiting = self._state is None or self._state.is_before_running
         has_left = state.is_terminal or state is JobState.CANCELLING
-        if self._state and was_waiting and has_left and "startTime" in job:
-            changes.append(self._change(JobState.RUNNING, job["startTime"]))  # between two updates
+        if self._state and was_waiting and has_left and job.started:
+            changes.append(self._change(JobState.RUNNING, job.started))  # between two updates
         if state is JobState.RUNNING and was_waiting:
-            entered = job.get("startTime")
-        elif state.is_terminal and "endTime" in job:
-            entered = job["endTime"]
+            entered = job.started
+        elif state.is_terminal and job.ended:
+            entered = job.ended
         else:
-            entered = job.get("updateTime" if self._state else "createTime")
+            entered = job.updated if self._state else job.created
         return [*changes, self._change(state, entered, error)]
 
     def _change(self, state: JobState, entered: object, error: str = "") -> JobChanged:
@@ -280,14 +278,13 @@ class StateTracker:
         return JobChanged(str(state), after, error)
 
 
-def _is_explained(job: Mapping[str, Any]) -> bool:
+def _is_explained(job: JobStatus) -> bool:
     """Whether Google has given the reason for a job's end, or none is expected."""
-    is_expected = google_jobs.state(job) in (JobState.SUCCEEDED, JobState.CANCELLED)
-    return is_expected or bool(google_jobs.error_message(job))
+    return job.state in (JobState.SUCCEEDED, JobState.CANCELLED) or bool(job.error)
 
 
-def _ended_long_ago(job: Mapping[str, Any], now: float) -> bool:
+def _ended_long_ago(job: JobStatus, now: float) -> bool:
     """Whether a job has ended so long ago that nothing more is expected of it."""
-    age = now - timestamps.parse_or(job.get("endTime"), now)
+    age = now - timestamps.parse_or(job.ended, now)
     limit = _OLD_JOB if _is_explained(job) else _END_TIMEOUT
-    return google_jobs.has_ended(job) and age > limit
+    return job.has_ended and age > limit

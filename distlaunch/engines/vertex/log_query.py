@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch import timestamps
-from distlaunch.engines.vertex.jobs import message_of, parse_name
+from distlaunch.engines.vertex.jobs import parse_name
 from distlaunch.errors import UsageError
 from distlaunch.job import reduction_server
 from distlaunch.job.model import TASK_TYPES
@@ -132,15 +133,23 @@ def task_of_replica(job: Mapping[str, Any], replica: str) -> str:
     return _task_name(replica, _pool_types(_worker_pools(job)))
 
 
-def check_tasks(tasks: Sequence[str], job: Mapping[str, Any]) -> None:
-    """Raise UsageError if a job does not have these tasks."""
-    known = [without_trial(name) for name in task_names(job)]
+def check_tasks(tasks: Sequence[str], of_job: Sequence[str]) -> None:
+    """Raise UsageError if a job does not have these tasks; `of_job` are those that it has."""
+    known = [without_trial(name) for name in of_job]
     for name in tasks:
         if without_trial(name) not in known:
             listed = known if len(known) <= _MAX_LISTED else [*known[:3], "…", known[-1]]
             raise UsageError(
                 f"--task {name}: no such task in this job; there are: {', '.join(listed)}"
             )
+
+
+def message_of(line: str) -> str:
+    """Return the message of a line of a structured log, and other lines as they are."""
+    if line.lstrip().startswith("{"):
+        with suppress(KeyError, ValueError, RecursionError):
+            return str(json.loads(line)["message"])
+    return line
 
 
 def without_trial(name: str) -> str:

@@ -18,12 +18,12 @@ from distlaunch.engines.vertex.log_query import job_query, read_page
 from distlaunch.errors import GoogleError, RetryableError
 from distlaunch.events import TaskLines
 from distlaunch.retry import RETRY_DEADLINE
-from distlaunch.tensorflow_noise import without_noise
+from distlaunch.tensorflow_noise import text_without_noise
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from distlaunch.engines.api import LogSelection
     from distlaunch.engines.vertex.jobs import Jobs
     from distlaunch.engines.vertex.log_query import LogEntry
 
@@ -37,37 +37,8 @@ _MAX_PAUSE = 120.0  # seconds between full scans
 _CLOCK_SKEW = 60.0  # seconds before a job's creation at which its log may start
 
 
-@dataclass(frozen=True, slots=True)
-class LogSelection:
-    """Which part of a job's log to show."""
-
-    tasks: tuple[str, ...] = ()  # such as worker:3, or vertex for the platform; all if empty
-    since: float | None = None  # seconds since 1970; None for the job's creation
-    last: int | None = None  # how many of the entries that exist at the start; None for all
-    pattern: re.Pattern[str] | None = None  # what a line has to contain
-    severity: str = ""  # the lowest, such as WARNING; all if empty
-    hide_noise: bool = False  # leave out the lines that TensorFlow writes in every job
-
-    def apply(self, entries: Sequence[LogEntry]) -> list[LogEntry]:
-        """Return entries with the selected lines, without entries that have none."""
-        if self.pattern is None and not self.hide_noise:
-            return list(entries)
-        selected = [(entry, self._select(entry.text)) for entry in entries]
-        return [entry._replace(text="\n".join(lines)) for entry, lines in selected if lines]
-
-    def _select(self, text: str) -> list[str]:
-        if self.hide_noise:
-            block = f"{text}\n".encode("utf-8", "surrogatepass")
-            text = without_noise(block).decode("utf-8", "surrogatepass")
-        lines = text.removesuffix("\n").split("\n") if text or not self.hide_noise else []
-        return [line for line in lines if self.pattern is None or self.pattern.search(line)]
-
-
 class LogReader:
-    """Reads the log of a job, in one go or while it grows.
-
-    With `per_entry` each entry is an event with its time and severity.
-    """
+    """Reads the log of a job, in one go or while it grows."""
 
     def __init__(
         self,
@@ -75,13 +46,11 @@ class LogReader:
         job: Mapping[str, Any],
         selection: LogSelection,
         *,
-        per_entry: bool = False,
         clock: Callable[[], float] = time.monotonic,
         retry_deadline: float = RETRY_DEADLINE,
     ) -> None:
         self._jobs = jobs
         self._selection = selection
-        self._per_entry = per_entry
         self._retry_deadline = retry_deadline
         start = timestamps.parse_or(job.get("createTime"), 0.0) - _CLOCK_SKEW
         since = start if selection.since is None else selection.since
@@ -96,7 +65,7 @@ class LogReader:
         if not self.tail.in_progress:
             selection = self._selection
             self._query = job_query(job, selection.tasks, selection.severity)
-        entries = self._selection.apply(self.tail.step(full=full))
+        entries = _select(self._selection, self.tail.step(full=full))
         if self._backlog is not None:
             self._backlog.extend(entries)
             if self.tail.in_progress:
@@ -115,7 +84,7 @@ class LogReader:
         return read_page(self._jobs, self._query, since, token, retry_deadline=deadline)
 
     def _to_lines(self, entries: Sequence[LogEntry]) -> list[TaskLines]:
-        if self._per_entry:
+        if self._selection.is_per_entry:
             return [
                 TaskLines(entry.task, f"{entry.text}\n", entry.timestamp, entry.severity)
                 for entry in entries
@@ -124,6 +93,23 @@ class LogReader:
             TaskLines(task, "".join(f"{entry.text}\n" for entry in group), severity=severity)
             for (task, severity), group in groupby(entries, attrgetter("task", "severity"))
         ]
+
+
+def _select(selection: LogSelection, entries: Sequence[LogEntry]) -> list[LogEntry]:
+    """Return entries with the selected lines, without entries that have none."""
+    if selection.pattern is None and not selection.hide_noise:
+        return list(entries)
+    selected = [(entry, _select_lines(selection, entry.text)) for entry in entries]
+    return [entry._replace(text="\n".join(lines)) for entry, lines in selected if lines]
+
+
+def _select_lines(selection: LogSelection, text: str) -> list[str]:
+    if selection.hide_noise and text:
+        text = text_without_noise(text)
+        if not text:
+            return []
+    pattern = selection.pattern
+    return [line for line in text.split("\n") if pattern is None or pattern.search(line)]
 
 
 @dataclass(slots=True)

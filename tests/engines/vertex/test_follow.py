@@ -13,9 +13,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from distlaunch import timestamps
+from distlaunch.engines.api import LogSelection
 from distlaunch.engines.vertex.client import connect
 from distlaunch.engines.vertex.follow import EMULATOR, JobFollower, StateTracker
 from distlaunch.engines.vertex.jobs import Jobs
+from distlaunch.engines.vertex.status import read_status
 from distlaunch.errors import GoogleError
 from distlaunch.events import JobChanged, Notice, TaskLines
 
@@ -130,7 +132,8 @@ def follow(serve, clock, jobs_at):
         run.server = serve(cloud)
         now = lambda: START + cloud.now  # noqa: E731
         jobs = jobs_at(run.server)
-        return JobFollower(jobs, cloud.job(), clock=clock, sleep=sleep, now=now, **options)
+        job, selection = read_status(cloud.job(), "p"), LogSelection()
+        return JobFollower(jobs, job, selection, clock=clock, sleep=sleep, now=now, **options)
 
     return run
 
@@ -160,7 +163,7 @@ def test_a_job_from_its_beginning_to_its_end(follow, clock):
     assert texts(events) == [text for _, text, _, _ in cloud.lines]
     assert {e.task for e in events if isinstance(e, TaskLines)} == {"chief", "worker:1"}
     assert notices(events) == []
-    assert following.job["state"] == "JOB_STATE_SUCCEEDED"
+    assert following.status.state == "SUCCEEDED"
     assert cloud.now < 330
 
 
@@ -310,11 +313,13 @@ def test_each_line_is_shown_once_in_spite_of_failures_and_interrupts(
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         session = connect(server.url, clock=clock, sleep=clock.sleep)
-        jobs, job = Jobs(session, "p", "us-central1"), cloud.job()
+        jobs, job = Jobs(session, "p", "us-central1"), read_status(cloud.job(), "p")
         is_complete = False
         while not is_complete:
             try:
-                follower = follower or JobFollower(jobs, job, clock=clock, sleep=sleep)
+                follower = follower or JobFollower(
+                    jobs, job, LogSelection(), clock=clock, sleep=sleep
+                )
                 for event in follower:
                     events.append(event)
                     if len(events) in breaks:
@@ -396,6 +401,7 @@ def job(state: str, *, start: int = -1, update: int = -1, end: int = -1) -> dict
 )
 def test_states_and_the_durations_between_them(updates, expected):
     tracker = StateTracker()
-    changes = [change for update in updates for change in tracker.update(update)]
+    statuses = [read_status({"name": NAME} | update, "p") for update in updates]
+    changes = [change for status in statuses for change in tracker.update(status)]
     durations = [(change.state, change.after, change.error) for change in changes]
     assert durations == [(*change, "") for change in expected]

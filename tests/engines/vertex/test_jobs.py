@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from distlaunch.engines.vertex import jobs as google_jobs
+from distlaunch.engines.vertex import status
 from distlaunch.engines.vertex.client import connect
-from distlaunch.engines.vertex.jobs import Jobs, is_preempted, is_stockout
+from distlaunch.engines.vertex.jobs import Jobs, state
 from distlaunch.errors import CreateRefused, DistlaunchError, GoogleError, RetryableError
 
 from .servers import HALF, RESET, Clock, Reply, Server, refused
@@ -210,10 +210,10 @@ def test_whatever_fails_there_is_one_job_in_the_end(failures, lag, may_exist):
 def test_get_and_cancel(vertex):
     service, jobs = vertex()
     name = jobs.create("customJobs", BODY, may_exist=False).job["name"]
-    assert google_jobs.state(jobs.get(name)) == "PENDING"
+    assert state(jobs.get(name)) == "PENDING"
     jobs.cancel(name)
-    assert google_jobs.state(jobs.get(name)) == "CANCELLED"
-    assert google_jobs.has_ended(jobs.get(name))
+    assert state(jobs.get(name)) == "CANCELLED"
+    assert state(jobs.get(name)).is_terminal
     service.jobs.clear()
     with pytest.raises(GoogleError, match=r"^not found: The job does not exist$"):
         jobs.get(name)
@@ -243,19 +243,19 @@ def test_state_error_and_page_of_a_job():
         "state": "JOB_STATE_FAILED",
         "error": {"code": 3, "message": "The replica\nexited."},
     }
-    assert google_jobs.state(job) == "FAILED"
-    assert google_jobs.error_message(job) == "The replica exited."
-    assert google_jobs.console_url(job, "my-project") == (
+    assert state(job) == "FAILED"
+    assert status.error_message(job) == "The replica exited."
+    assert status.console_url(job, "my-project") == (
         "https://console.cloud.google.com/agent-platform/locations/europe-west4/training/77"
         "?project=my-project"
     )
-    assert google_jobs.tensorboard_url(job) is None
+    assert status.tensorboard_url(job) is None
     job["jobSpec"] = {"tensorboard": "projects/123/locations/europe-west4/tensorboards/4"}
-    assert google_jobs.tensorboard_url(job) == (
+    assert status.tensorboard_url(job) == (
         "https://europe-west4.tensorboard.googleusercontent.com/experiment/"
         "projects+123+locations+europe-west4+tensorboards+4+experiments+77"
     )
-    assert google_jobs.state({}) == "UNSPECIFIED"
+    assert state({}) == "UNSPECIFIED"
 
 
 STOCKOUT = "Resources are insufficient in region: us-central1. Please try a different region."
@@ -278,7 +278,7 @@ QUOTA = "The following quota metrics exceed quota limits: custom_model_training_
 )
 def test_only_a_job_that_never_had_machines_is_a_stockout(state, message, more, expected):
     job = {"state": f"JOB_STATE_{state}", "error": {"message": message}, **more}
-    assert is_stockout(job) is expected
+    assert status.is_stockout(job) is expected
 
 
 @pytest.mark.parametrize(
@@ -306,4 +306,4 @@ def test_a_spot_job_that_was_running_is_preempted(state, message, strategy, star
         "jobSpec": {"scheduling": {"strategy": strategy}},
         **({"startTime": start} if start else {}),
     }
-    assert is_preempted(job) is expected
+    assert status.is_preempted(job) is expected

@@ -7,8 +7,9 @@ import re
 import pytest
 
 from distlaunch import timestamps
+from distlaunch.engines.api import LogSelection
 from distlaunch.engines.vertex.log_query import LogQuery, check_tasks, read_page, task_names
-from distlaunch.engines.vertex.log_reader import LogReader, LogSelection
+from distlaunch.engines.vertex.log_reader import LogReader
 from distlaunch.errors import UsageError
 
 from .servers import Reply, in_turn
@@ -182,9 +183,9 @@ def test_the_third_pool_may_be_google_s_reduction_server(read_all):
     job = JOB | {"jobSpec": REDUCTION}
     names = ("chief", "worker:0", "reduction-server:0", "reduction-server:1", "vertex")
     assert task_names(job) == names
-    check_tasks(names, job)
+    check_tasks(names, task_names(job))
     with pytest.raises(UsageError, match="no such task"):
-        check_tasks(("ps:0",), job)
+        check_tasks(("ps:0",), task_names(job))
     selection = LogSelection(("reduction-server:1",))
     [line] = read_all([entry("workerpool2-1", "ready")], job=job, selection=selection)
     assert (line.task, line.text) == ("reduction-server:1", "ready\n")
@@ -192,20 +193,22 @@ def test_the_third_pool_may_be_google_s_reduction_server(read_all):
 
 
 def test_tasks_that_a_job_does_not_have():
-    check_tasks(("chief", "worker:1", "vertex"), {"jobSpec": SPEC})
-    check_tasks(("chief", "trial:3/worker:1"), {"trialJobSpec": SPEC, "maxTrialCount": 12})
+    check_tasks(("chief", "worker:1", "vertex"), task_names({"jobSpec": SPEC}))
+    check_tasks(
+        ("chief", "trial:3/worker:1"), task_names({"trialJobSpec": SPEC, "maxTrialCount": 12})
+    )
     with pytest.raises(UsageError) as error:
-        check_tasks(("worker:2",), {"jobSpec": SPEC})
+        check_tasks(("worker:2",), task_names({"jobSpec": SPEC}))
     assert str(error.value) == (
         "--task worker:2: no such task in this job; "
         "there are: chief, worker:0, worker:1, evaluator:0, vertex"
     )
     many = {"jobSpec": {"workerPoolSpecs": [{"replicaCount": 1}, {"replicaCount": 99}]}}
     with pytest.raises(UsageError, match=r"there are: chief, worker:0, worker:1, …, vertex$"):
-        check_tasks(("ps:0",), many)
+        check_tasks(("ps:0",), task_names(many))
     for name in ("boss", "worker", "worker:-1", "trial:x/chief", "workerpool0-0"):
         with pytest.raises(UsageError, match="no such task in this job; there are: chief, vertex"):
-            check_tasks((name,), JOB)
+            check_tasks((name,), task_names(JOB))
 
 
 def entries(*lines: tuple[str, str]) -> list[dict]:
@@ -218,7 +221,7 @@ def test_consecutive_lines_of_a_task_are_one_event(read_all):
     assert (first.task, first.text, first.time) == ("chief", "a\nb\nc\n", "")
     assert (second.task, second.text) == ("vertex", "d\n")
     assert 'timestamp>="2026-11-21T16:59:00.000000Z"' in read_all.server.requests[0].body["filter"]
-    lines = read_all(page, per_entry=True)
+    lines = read_all(page, selection=LogSelection(is_per_entry=True))
     assert [line.text for line in lines] == ["a\n", "b\nc\n", "d\n"]
     assert {(line.time, line.severity) for line in lines} == {(STAMP, "INFO")}
 
@@ -250,7 +253,7 @@ def test_a_part_of_the_log(read_all, selection, expected):
 def test_the_noise_of_tensorflow_is_hidden_on_request(read_all):
     noise = "I0000 00:00:1795227581.558090    9548 port.cc:153] oneDNN custom operations are on."
     page = entries(*(("service", text) for text in (noise, f"{noise}\nepoch 1", "")))
-    lines = read_all(page, selection=LogSelection(hide_noise=True), per_entry=True)
+    lines = read_all(page, selection=LogSelection(hide_noise=True, is_per_entry=True))
     assert [line.text for line in lines] == ["epoch 1\n", "\n"]
 
 

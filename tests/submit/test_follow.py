@@ -6,18 +6,24 @@ from types import SimpleNamespace
 
 import pytest
 
-from distlaunch.cli.follow import follow_or_detach
-from distlaunch.submit import launcher
+from distlaunch.engines.vertex.status import read_status
+from distlaunch.submit.follow import FollowOptions, follow_job, follow_launch
+from distlaunch.submit.launcher import Launched
 from distlaunch.ui.console import Console
 from distlaunch.ui.progress_view import ProgressView
 
-from .cloud import new_record
+from ..cli.cloud import LABEL, new_record  # noqa: TID252 - tests are no package
 
-JOB = {"name": "projects/1/locations/us-central1/customJobs/7"}
+JOB = {"name": "projects/1/locations/us-central1/customJobs/7", "labels": {LABEL: "digits-1"}}
 CANCEL, KEEP = True, False
 LOGS, CHECK = "'distlaunch logs digits-1'", "check 'distlaunch status digits-1'"
 
 
+def status(state: str):
+    return read_status(JOB | {"state": f"JOB_STATE_{state}"}, "p")
+
+
+@pytest.mark.parametrize("is_launch", [True, False], ids=["submit", "logs"])
 @pytest.mark.parametrize(
     ("states", "cancel", "end"),
     [
@@ -28,30 +34,29 @@ LOGS, CHECK = "'distlaunch logs digits-1'", "check 'distlaunch status digits-1'"
         (["RUNNING", "CANCELLED"], CANCEL, (130, f"the job has ended: CANCELLED; {LOGS}")),
     ],
 )
-def test_ctrl_c_in_each_state(states, cancel, end, monkeypatch, capfd):
+def test_ctrl_c_in_each_state(states, cancel, end, *, is_launch, monkeypatch, capfd):
     exit_code, message = end
     left = list(states)
 
     def interrupt(_, follower):
-        follower.job = JOB | {"state": f"JOB_STATE_{left.pop(0)}"}
+        follower.status = status(left.pop(0))
         raise KeyboardInterrupt
 
     def ignore(_):
         pass
 
     cancelled = []
-    jobs = SimpleNamespace(
-        session=SimpleNamespace(endpoint=None), project="p", cancel=cancelled.append
+    engine = SimpleNamespace(
+        follow=lambda *_, **__: SimpleNamespace(is_stalled=False), cancel=cancelled.append
     )
     monkeypatch.setattr(ProgressView, "stream", interrupt)
-    code = follow_or_detach(
-        Console(),
-        launcher.Launched(new_record(resource=JOB["name"]), JOB, {}.get),
-        SimpleNamespace(close=ignore, note_cancelled=ignore, jobs=jobs),
-        detach=False,
-        cancel_on_interrupt=cancel,
-        as_json=False,
-    )
+    view, options = ProgressView(Console(), ["chief"]), FollowOptions(None, cancel)
+    if is_launch:
+        launched = Launched(new_record(resource=JOB["name"]), status("RUNNING"), {}.get)
+        launcher = SimpleNamespace(close=ignore, note_cancelled=ignore, engine=engine)
+        code = follow_launch(launched, launcher, view, options)
+    else:
+        code = follow_job(engine, status("RUNNING"), view, options)
     err = capfd.readouterr().err
     assert (code, left) == (exit_code, [])
     assert f"interrupted: {message}" in err

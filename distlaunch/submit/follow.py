@@ -1,0 +1,191 @@
+"""A job is followed to its end, or until Ctrl-C; imported when a job exists."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from distlaunch import files
+from distlaunch.engines.api import JobState, LogSelection
+from distlaunch.errors import GoogleError
+from distlaunch.events import JobFailed, Notice
+from distlaunch.exit_codes import EXIT_INTERRUPTED, EXIT_JOB_FAILED
+from distlaunch.submit.launcher import job_goes_on
+
+if TYPE_CHECKING:
+    from distlaunch.engines.api import Engine, Follower, JobStatus
+    from distlaunch.submit.launcher import Launched, Launcher
+    from distlaunch.ui.console import Console
+    from distlaunch.ui.progress_view import ProgressView
+
+
+@dataclass(frozen=True, slots=True)
+class FollowOptions:
+    """How a job is followed, and left on Ctrl-C."""
+
+    selection: LogSelection | None  # of its log; None for its states and trials alone
+    cancel_on_interrupt: bool = False
+    max_wait: float | None = None  # seconds until a job that has not started is moved
+    reattach: str = "logs --follow"  # the command that follows it again
+
+
+def detach(console: Console, launched: Launched, launcher: Launcher, *, as_json: bool) -> None:
+    """Leave a launched job running, and print its id."""
+    submitted = show_submitted(console, launched)
+    if launched.next_regions:
+        console.log("a job that is not followed is not moved to another region", "warning")
+    launcher.close(launched.record)
+    console.result(json.dumps(submitted) if as_json else launched.record.launch_id)
+
+
+def follow_launch(
+    launched: Launched, launcher: Launcher, view: ProgressView, options: FollowOptions
+) -> int:
+    """Follow a launched job, and return the exit code.
+
+    Where its region has no machines for it, or it has not started after `max_wait` seconds, it is
+    moved to the next region of the launch, if there is one. An error leaves the launch open, so
+    that the same command follows the job again.
+    """
+    while True:
+        view.submitted(show_submitted(view.console, launched))
+        follower = launcher.engine.follow(
+            launched.job,
+            options.selection,
+            sleep=view.wait,
+            max_wait=_wait_limit(launched, options.max_wait),
+        )
+        try:
+            with job_goes_on(launched.record):
+                view.stream(follower)
+                if follower.is_stalled:
+                    launcher.cancel_to_move(launched)
+                    view.stream(follower)
+        except KeyboardInterrupt:
+            return _end_interrupted(launcher.engine, follower, view, options, (launcher, launched))
+        moved = launcher.move(launched, follower.status)
+        if moved is None:
+            launcher.close(launched.record)
+            return _show_end(launcher.engine, follower.status, view)
+        launched = moved
+
+
+def follow_job(engine: Engine, job: JobStatus, view: ProgressView, options: FollowOptions) -> int:
+    """Follow a job that exists, and return the exit code."""
+    follower = engine.follow(job, options.selection, sleep=view.wait)
+    try:
+        view.stream(follower)
+    except KeyboardInterrupt:
+        return _end_interrupted(engine, follower, view, options)
+    show_failure(engine, follower.status, view)
+    return _exit_code(follower.status)
+
+
+def show_submitted(console: Console, launched: Launched) -> dict[str, str | None]:
+    """Log a launched job's id, folder and page, and return them."""
+    record, job = launched.record, launched.job
+    url = None if record.endpoint else job.console
+    console.log(f"submitted {record.launch_id}" + (f": {url}" if url else ""))
+    if record.job_dir:
+        console.log(f"job folder {record.job_dir}")
+    if url and job.tensorboard:
+        console.log(f"TensorBoard {job.tensorboard}")
+    return {"job": record.launch_id, "name": record.resource, "console": url}
+
+
+def show_failure(engine: Engine, job: JobStatus, view: ProgressView) -> None:
+    """Show the first failure of a job that has failed."""
+    report = engine.find_failure(job)
+    if report:
+        view.handle(JobFailed(report, shows_lines=True))
+
+
+def _wait_limit(launched: Launched, max_wait: float | None) -> float | None:
+    """Return the seconds after which a job that has not started is moved, None for no limit."""
+    if launched.record.is_moving:  # by a command that was killed
+        return 0.0
+    return max_wait if launched.next_regions else None
+
+
+def _show_end(engine: Engine, job: JobStatus, view: ProgressView) -> int:
+    """Show how a job has ended, and return the exit code."""
+    if job.state is not JobState.SUCCEEDED:
+        show_failure(engine, job, view)
+    elif job.study is None and job.job_dir:
+        job_dir = job.job_dir.rstrip("/")
+        summary = _read_summary(engine, f"{job_dir}/summary.json", view)
+        if summary:
+            view.summarise(summary)
+        else:
+            view.handle(Notice(f"done; the job's folder is {job_dir}"))
+    return _exit_code(job)
+
+
+def _read_summary(engine: Engine, uri: str, view: ProgressView) -> dict[str, object] | None:
+    """Return a job's ``summary.json``, None if there is none that can be read."""
+    try:
+        return files.parse_object(engine.read_file(uri) or b"")
+    except ValueError:
+        return None
+    except GoogleError as error:  # the job has succeeded all the same
+        view.handle(Notice(f"its summary cannot be read: {error}", "warning"))
+        return None
+
+
+def _end_interrupted(
+    engine: Engine,
+    follower: Follower,
+    view: ProgressView,
+    options: FollowOptions,
+    launch: tuple[Launcher, Launched] | None = None,
+) -> int:
+    """Leave a job running on Ctrl-C or cancel it, and return the exit code.
+
+    The launch is over, unless it is not known whether the job is cancelled.
+    """
+    name, is_over = follower.status.id, True
+    launcher, record = (launch[0], launch[1].record) if launch else (None, None)
+    if _show_final_state(follower.status, view):
+        code = _exit_code(follower.status)
+    elif options.cancel_on_interrupt:
+        code = EXIT_INTERRUPTED
+        try:
+            with job_goes_on(record) if record else nullcontext():
+                view.handle(Notice("interrupted: cancelling the job (Ctrl-C again exits)"))
+                if launcher and record:
+                    launcher.note_cancelled(record)
+                engine.cancel(follower.status.name)
+                view.stream(follower)
+        except KeyboardInterrupt:
+            is_over = False
+            if not _show_final_state(follower.status, view):
+                _warn(view, f"the cancellation is not confirmed; check 'distlaunch status {name}'")
+    else:
+        code = EXIT_INTERRUPTED
+        _warn(
+            view,
+            f"the job is still running; reattach with 'distlaunch {options.reattach} {name}', "
+            f"cancel it with 'distlaunch cancel {name}'",
+        )
+    if launcher and record and is_over:
+        launcher.close(record)
+    return code
+
+
+def _show_final_state(job: JobStatus, view: ProgressView) -> bool:
+    """Show the final state of a job after an interrupt; return False if it is still running."""
+    if not job.has_ended:
+        return False
+    text = f"the job has ended: {job.state}; 'distlaunch logs {job.id}' shows all lines"
+    view.handle(Notice(f"interrupted: {text}"))
+    return True
+
+
+def _exit_code(job: JobStatus) -> int:
+    return 0 if job.state is JobState.SUCCEEDED else EXIT_JOB_FAILED
+
+
+def _warn(view: ProgressView, text: str) -> None:
+    view.handle(Notice(f"interrupted: {text}", "warning"))
