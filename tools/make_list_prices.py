@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 JOB = Path(__file__).parent.parent / "distlaunch" / "job" / "catalogue.json"
-FILE = Path(__file__).parent.parent / "distlaunch" / "checks" / "price" / "list_prices.json"
+FILE = Path(__file__).parent.parent / "distlaunch" / "price" / "list_prices.json"
 SOURCE = "https://github.com/cloudpilot-ai/karpenter-provider-gcp, skypilot-org/skypilot-catalog"
 
 Prices = dict[str, dict[str, list[float]]]

@@ -11,19 +11,18 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.checks.problem import error, warning
-from distlaunch.job.vertex.view import WEEK
+from distlaunch.job.vertex.fields import DEFAULT_TIMEOUT
 from distlaunch.text import join_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from distlaunch.checks.problem import Problem
+    from distlaunch.job.machine_catalogue import Catalogue
     from distlaunch.job.vertex.view import JobRequest, PoolRequest
 
 MAX_REPLICAS = 10_000
 _DISK_GB = (100, 64_000)
-_DISKS = ("pd-ssd", "pd-standard", "hyperdisk-balanced")
-_ONLY_HYPERDISK = ("a3-ultragpu-", "a4-", "a4x-")  # machines that boot from nothing else
 
 _NEED_ACCOUNT = {
     "tensorboard": "tensorboard-without-account",
@@ -77,11 +76,13 @@ _RESOURCES = (
 )
 
 
-def problems(request: JobRequest, next_regions: Sequence[str] = ()) -> Iterator[Problem]:
+def problems(
+    request: JobRequest, catalogue: Catalogue, next_regions: Sequence[str] = ()
+) -> Iterator[Problem]:
     """Yield the limits that a job exceeds, also in the regions to which it may be moved."""
     yield from _count_problems(request)
     for pool in request.pools:
-        yield from _disk_problems(pool)
+        yield from _disk_problems(pool, catalogue.machine(pool.machine).boot_disks)
     yield from _scheduling_problems(request)
     yield from _resource_problems(request, next_regions)
     yield from _tracking_problems(request)
@@ -105,32 +106,26 @@ def _count_problems(request: JobRequest) -> Iterator[Problem]:
             yield error(code, key, f"{count:,} {noun}", f"use {most:,} or fewer")
 
 
-def _disk_problems(pool: PoolRequest) -> Iterator[Problem]:
+def _disk_problems(pool: PoolRequest, allowed: Sequence[str]) -> Iterator[Problem]:
     least, most = _DISK_GB
     if pool.disk_gb is not None and not least <= pool.disk_gb <= most:
         what = f"boot disk must be {least} to {most} GB, got {pool.disk_gb}"
         remedy = f"write bootDiskSizeGb: {min(max(pool.disk_gb, least), most)}"
         yield error("disk-size", pool.section, what, remedy)
-    default = boot_disk(pool.machine)
-    allowed = (default,) if default == "hyperdisk-balanced" else _DISKS
     if pool.disk_type is not None and pool.disk_type not in allowed:
         choices = " or ".join(allowed)
         what = f"boot disk of {pool.machine} must be {choices}, got {pool.disk_type}"
-        remedy = f"write bootDiskType: {default}, or leave it out"
+        remedy = f"write bootDiskType: {allowed[0]}, or leave it out"
         yield error("disk-type", pool.section, what, remedy)
-
-
-def boot_disk(machine: str) -> str:
-    """Return the default type of a machine's boot disk."""
-    return "hyperdisk-balanced" if machine.startswith(_ONLY_HYPERDISK) else "pd-ssd"
 
 
 def _scheduling_problems(request: JobRequest) -> Iterator[Problem]:
     is_flex_start = request.strategy == "FLEX_START"
-    if request.timeout > WEEK:
+    if request.timeout > DEFAULT_TIMEOUT:
         report = error if is_flex_start else warning
         limit = "FLEX_START allows" if is_flex_start else "Vertex AI documents"
-        what = f"{request.timeout / WEEK * 7:.3g} days is more than the 7 days that {limit}"
+        days = request.timeout / DEFAULT_TIMEOUT * 7
+        what = f"{days:.3g} days is more than the 7 days that {limit}"
         remedy = "write timeout: 7d, and resume from the last checkpoint after that"
         yield report("timeout-too-long", "scheduling.timeout", what, remedy)
     if request.max_wait is not None and not is_flex_start:

@@ -85,8 +85,8 @@ def run_checks(
     problems += message.result()
     for region in dict.fromkeys((request.region, *launch.next_regions)):
         problems += machines.problems(replace(request, region=region), catalogue, today)
-    problems += limits.problems(request, launch.next_regions)
-    problems += gpus.problems(launch, request, runtime, today)
+    problems += limits.problems(request, catalogue, launch.next_regions)
+    problems += gpus.problems(launch, request, catalogue, runtime, today)
     problems += gpus.unequal(request, is_bundled=bundled is not None)
     problems += image.problems
     plan = None

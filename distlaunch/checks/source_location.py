@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from distlaunch.errors import DistlaunchError
 from distlaunch.job import ai_platform
 from distlaunch.job.load import FILE_NAME
+from distlaunch.job.model import POOL_ROLES
 from distlaunch.job.validation import dotted_path
-from distlaunch.job.vertex.view import ROLES
 from distlaunch.job.yaml_document import display_path
 
 if TYPE_CHECKING:
@@ -61,7 +61,6 @@ _POOL_FIELDS = {
     ".count": ("{pool}.replicaCount", "{pool}Count"),
     ".image": ("{pool}.containerSpec.imageUri", "{pool}Config.imageUri"),
 }
-_AI_PLATFORM_ROLES = ("master", "worker", "parameterServer", "evaluator")
 _SPECS = ("jobSpec", "trialJobSpec", "job_spec", "trial_job_spec")
 _MENTION = re.compile(r"\b(?:cluster|scheduling)\.[a-z_.]*[a-z]\b")
 _ACCELERATOR = re.compile(r"\baccelerator: \{type: (\w+), count: (\d+)\}")
@@ -161,13 +160,13 @@ class _ConfigFile(_File):
         data: Mapping[str, Any] = self.document.data if self.document else {}
         self._is_ai_platform = ai_platform.is_training_input(data)
         spec = next((f"{name}." for name in _SPECS if name in data), "")
-        pools = [f"{spec}workerPoolSpecs.{index}" for index in range(len(ROLES))]
+        pools = [f"{spec}workerPoolSpecs.{index}" for index in range(len(POOL_ROLES))]
         if self._is_ai_platform:
             spec = "trainingInput."
-            pools = [f"{spec}{role}" for role in _AI_PLATFORM_ROLES]
+            pools = [f"{spec}{role.ai_platform}" for role in POOL_ROLES]
         self._fields = {
-            f"cluster.{role}{key}": self._field(pair, pool=pool)
-            for role, pool in zip(ROLES, pools, strict=True)
+            f"cluster.{role.field}{key}": self._field(pair, pool=pool)
+            for role, pool in zip(POOL_ROLES, pools, strict=True)
             for key, pair in _POOL_FIELDS.items()
         }
         self._fields |= {key: self._field(pair, spec=spec) for key, pair in _FIELDS.items()}

@@ -13,6 +13,7 @@ from distlaunch.emulator.filters import parse_filter, select_page
 from distlaunch.emulator.http import ApiError, Route, read_json
 from distlaunch.emulator.store import ENDED
 from distlaunch.job import machine_catalogue
+from distlaunch.job.vertex.fields import DEFAULT_TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,6 @@ _OUTPUT_ONLY = (
     *("name", "state", "createTime", "startTime", "endTime", "updateTime", "error", "trials"),
     *("webAccessUris", "satisfiesPzs", "satisfiesPzi"),
 )
-_WEEK = 7 * 24 * 3600
 _LOG_SCALES = ("UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE")
 _RANGES = ("double_value_spec", "integer_value_spec")
 
@@ -156,7 +156,7 @@ def _check_spec(spec: Any, path: str) -> None:
         _check_pool(pool, f"{path}.worker_pool_specs[{number}]", number)
     seconds = spec.scheduling.timeout.ToTimedelta().total_seconds()
     is_limited = _enum_name(spec.scheduling, "strategy") == "FLEX_START"
-    is_valid = 0 <= seconds <= (_WEEK if is_limited else seconds)
+    is_valid = 0 <= seconds <= (DEFAULT_TIMEOUT if is_limited else seconds)
     _require(is_valid, f"{path}.scheduling.timeout", "The timeout must be 0s to 604800s (7 days).")
 
 

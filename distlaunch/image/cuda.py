@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from distlaunch.job.machine_catalogue import has_rdma
+from distlaunch.job import machine_catalogue
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from distlaunch.image.dockerfile_parser import Instruction
     from distlaunch.job.model import Job
 
@@ -42,15 +44,16 @@ def is_library(path: str) -> bool:
     return _LIBRARY.fullmatch(path) is not None
 
 
-def entrypoint(job: Job) -> tuple[str, ...]:
-    """Return the program of a job's image.
+def entrypoint(job: Job, folder: Path) -> tuple[str, ...]:
+    """Return the program of a job's image, for the machines of its project's catalogue.
 
     If the cluster has a machine with RDMA, a script that Google mounts there sets NCCL's variables
     first; elsewhere the script does not exist.
     https://docs.cloud.google.com/gemini-enterprise-agent-platform/machine-learning/training/configure-compute
     """
     program = ("python", "-m", *job.main)
-    if not any(has_rdma(pool.machine.type) for pool in job.cluster.pools if pool):
+    catalogue = machine_catalogue.of_project(folder)
+    if not any(catalogue.machine(pool.machine.type).rdma for pool in job.cluster.pools if pool):
         return program
     command = f'if [ -f {_NCCL_SETTINGS} ]; then source {_NCCL_SETTINGS}; fi; exec "$@"'
     return ("bash", "-c", command, "bash", *program)

@@ -96,7 +96,7 @@ def _dockerfile(job: Job, folder: Path, wheel: ContextFile | None) -> str:
         link_cuda=cuda.LINK_COMMAND,
         trainer_wheel=wheel.path if wheel else None,
         install_trainer=trainer_wheel.install_command(CODE),
-        entrypoint=cuda.entrypoint(job),
+        entrypoint=cuda.entrypoint(job, folder),
         code=CODE,
     )
 

@@ -3,7 +3,12 @@
 The data is in ``catalogue.json``, with its source and date. Accelerators have the names of Google's
 AcceleratorType, and TPU_V6E and TPU_7X, which it does not have; regions list a TPU_V2 or TPU_V3 of
 more than 8 cores as TPU_V2_POD or TPU_V3_POD. GB are Compute Engine's, which are GiB. A project's
-``distlaunch.catalogue.yaml`` has the same shape and is merged into it; null removes a key.
+``distlaunch.catalogue.yaml`` has the same shape and is merged into it; null removes a key. What is
+in `families` holds for each machine of a family that does not set it itself.
+
+Egress limits are those of https://cloud.google.com/compute/docs/gpus/gpu-network-bandwidth and
+https://cloud.google.com/compute/docs/general-purpose-machines, without Tier 1 networking. They are
+maxima: what a job reaches is less.
 """
 
 from __future__ import annotations
@@ -17,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import did_you_mean
-from distlaunch.job.merge import deep_merge
 from distlaunch.job.model import Machine
 
 if TYPE_CHECKING:
@@ -29,6 +33,7 @@ FILE_NAME = "distlaunch.catalogue.yaml"
 _TRAINING, _ELSEWHERE = "training", "elsewhere"  # values of the catalogue's regions
 _POD_CORES = 8  # of a TPU_V2 or TPU_V3; one with more is a pod
 _PODS = {"TPU_V2": "TPU_V2_POD", "TPU_V3": "TPU_V3_POD"}
+_GBPS_PER_VCPU = 2  # of N1 machines with GPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,11 @@ class MachineType:
     """A machine type; what is unknown is None.
 
     `accelerators` are the counts that it takes of each, `topologies` those of its `tpu`, such as
-    ``2x4``; with `rdma` see `has_rdma`.
+    ``2x4``. With `rdma`, its GPUs communicate by RDMA, and a training program must source
+    ``set_nccl_env.sh`` before it starts:
+    https://docs.cloud.google.com/gemini-enterprise-agent-platform/machine-learning/training/configure-compute
+    `gpu_egress_gbps` are limits by accelerator and number, which replace `egress_gbps`. The first
+    of `boot_disks` is the default.
     """
 
     family: str
@@ -48,6 +57,11 @@ class MachineType:
     tpu: str | None = None
     architecture: str = "amd64"
     rdma: bool = False
+    egress_gbps: int | None = None
+    gpu_egress_gbps: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    boot_disks: Sequence[str] = ("pd-ssd", "pd-standard", "hyperdisk-balanced")
+    cpu_quota: str | None = None  # None for that of its family's name
+    price_includes_gpus: bool = False
 
     @property
     def has_tpu(self) -> bool:
@@ -58,6 +72,14 @@ class MachineType:
     def takes(self, accelerator: str, count: int) -> bool:
         """Return whether it takes this number of an accelerator."""
         return count in self.accelerators.get(accelerator, ())
+
+    def egress_limit(self, accelerator: str | None, count: int) -> int | None:
+        """Return the limit in Gbit/s with some accelerators, None if none is documented."""
+        by_count = self.gpu_egress_gbps.get(accelerator or "")
+        if by_count is None:
+            return self.egress_gbps
+        limit = by_count.get(str(count))
+        return limit and min(_GBPS_PER_VCPU * (self.cpus or 0), limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +116,24 @@ class RetiredMachine:
 class Catalogue:
     """Machines, regions and retired names; `flex_start` are the accelerators for FLEX_START.
 
-    `compute_capability` is NVIDIA's number by accelerator.
+    `families` are what the machines of a family have in common; `compute_capability` is NVIDIA's
+    number by accelerator, and `accelerator_quotas` are the quotas that do not have its name.
     """
 
     source: str
     date: str
+    families: Mapping[str, Mapping[str, Any]]
     machines: Mapping[str, MachineType]
     regions: Mapping[str, Region]
     flex_start: tuple[str, ...]
     compute_capability: Mapping[str, float]
+    accelerator_quotas: Mapping[str, str]
     retired_accelerators: Mapping[str, RetiredAccelerator]
     retired_machines: Mapping[str, RetiredMachine]
+
+    def machine(self, name: str) -> MachineType:
+        """Return a machine type; of an unknown one, what the family in its name has in common."""
+        return self.machines.get(name) or _machine(name, {}, self.families)
 
     @property
     def accelerators(self) -> frozenset[str]:
@@ -165,16 +194,6 @@ def offered_as(kind: MachineType | None, accelerator: str | None, count: int) ->
     return _PODS.get(accelerator, accelerator) if count > _POD_CORES else accelerator
 
 
-def has_rdma(machine_type: str) -> bool:
-    """Return whether a machine's GPUs communicate by RDMA; False for an unknown machine.
-
-    A training program must source ``set_nccl_env.sh`` there before it starts:
-    https://docs.cloud.google.com/gemini-enterprise-agent-platform/machine-learning/training/configure-compute
-    """
-    kind = bundled().machines.get(machine_type)
-    return kind is not None and kind.rdma
-
-
 def chips(topology: str) -> int:
     """Return the number of chips of a TPU topology: 8 for ``2x4``, 0 for anything else."""
     sides = topology.split("x")
@@ -185,9 +204,9 @@ def load(file: Path | None) -> Catalogue:
     """Return the catalogue, extended by a user's file."""
     if file is None:
         return bundled()
-    from distlaunch.job.catalogue_file import read_catalogue_file
+    from distlaunch.job.catalogue_file import extend_catalogue
 
-    return _catalogue(deep_merge(_data(), read_catalogue_file(file), drop_none=True))
+    return _catalogue(extend_catalogue(_data(), file))
 
 
 def of_project(folder: Path, chosen: Path | None = None) -> Catalogue:
@@ -209,14 +228,18 @@ def _data() -> dict[str, Any]:
 
 
 def _catalogue(data: Mapping[str, Any]) -> Catalogue:
-    retired = data["retired"]
+    retired, families = data["retired"], data["families"]
     return Catalogue(
         source=data["source"],
         date=data["date"],
-        machines={name: _machine(name, entry) for name, entry in data["machines"].items()},
+        families=families,
+        machines={
+            name: _machine(name, entry, families) for name, entry in data["machines"].items()
+        },
         regions={name: _region(entry) for name, entry in data["regions"].items()},
         flex_start=tuple(data["flex_start"]),
         compute_capability=data["compute_capability"],
+        accelerator_quotas=data["accelerator_quotas"],
         retired_accelerators={
             name: RetiredAccelerator(_day(entry), entry.get("instead", ()))
             for name, entry in retired["accelerators"].items()
@@ -228,10 +251,13 @@ def _catalogue(data: Mapping[str, Any]) -> Catalogue:
     )
 
 
-def _machine(name: str, entry: Mapping[str, Any]) -> MachineType:
-    defaults = {"family": name.partition("-")[0].upper()}
-    needs_accelerator = bool(entry.get("accelerators")) and entry.get("needs_accelerator", False)
-    return MachineType(**{**defaults, **entry, "needs_accelerator": needs_accelerator})
+def _machine(
+    name: str, entry: Mapping[str, Any], families: Mapping[str, Mapping[str, Any]]
+) -> MachineType:
+    family = entry.get("family") or name.partition("-")[0].upper()
+    fields = {**families.get(family, {}), **entry, "family": family}
+    needs_accelerator = bool(fields.get("accelerators")) and fields.get("needs_accelerator", False)
+    return MachineType(**{**fields, "needs_accelerator": needs_accelerator})
 
 
 def _region(entry: Mapping[str, str]) -> Region:

@@ -123,6 +123,24 @@ def _problem_line(path: FilePath, problem: YamlProblem) -> str:
     return f"{location.option}: {problem.message.removeprefix(f'{field}: ')}"
 
 
+def deep_merge(
+    base: Mapping[str, Any], override: Mapping[str, Any], *, drop_none: bool = False
+) -> dict[str, Any]:
+    """Return `base` with `override` merged into it; with `drop_none`, None removes a key."""
+    merged = dict(base)
+    for key, value in override.items():
+        below = merged.get(key)
+        if isinstance(value, dict) and (isinstance(below, dict) or drop_none):
+            merged[key] = deep_merge(
+                below if isinstance(below, dict) else {}, value, drop_none=drop_none
+            )
+        elif value is None and drop_none:
+            merged.pop(key, None)
+        else:
+            merged[key] = value
+    return merged
+
+
 def display_path(path: FilePath) -> str:
     """Return a path relative to the current directory if it is below it."""
     current = FilePath.cwd()

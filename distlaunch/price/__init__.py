@@ -1,14 +1,12 @@
 """The price of a job: from the user's price file, from the bundled list, or unknown."""
 
 from distlaunch.price.alternatives import MachineOption, compare_machines, format_options
-from distlaunch.price.book import PriceBook, load_prices, price_file
-from distlaunch.price.costs import Cost, estimate_cost
-from distlaunch.price.spent import cost_so_far
+from distlaunch.price.book import load_prices, price_file
+from distlaunch.price.costs import Cost, cost_so_far, estimate_cost
 
 __all__ = [
     "Cost",
     "MachineOption",
-    "PriceBook",
     "compare_machines",
     "cost_so_far",
     "estimate_cost",

@@ -7,7 +7,6 @@ from decimal import Decimal
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.job.machine_catalogue import MachineType
 from distlaunch.job.model import Machine
 from distlaunch.job.vertex.view import machine_of
 from distlaunch.price.costs import estimate_cost, format_money, json_number
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Iterator, Sequence
 
-    from distlaunch.job.machine_catalogue import Catalogue
+    from distlaunch.job.machine_catalogue import Catalogue, MachineType
     from distlaunch.job.vertex.view import JobRequest, PoolRequest
     from distlaunch.price.book import PriceBook
 
@@ -68,7 +67,7 @@ def format_options(options: Sequence[MachineOption]) -> str:
 
 def _machines(request: JobRequest, catalogue: Catalogue, today: dt.date) -> Iterator[Machine]:
     chief = request.pools[0]
-    own_kind = catalogue.machines.get(chief.machine, MachineType(""))
+    own_kind = catalogue.machine(chief.machine)
     for name, kind in catalogue.machines.items():
         if catalogue.is_retired(name, today) or kind.architecture != own_kind.architecture:
             continue
@@ -104,7 +103,7 @@ def _option(
         for pool in request.pools
     )
     price = estimate_cost(replace(request, pools=pools), catalogue, prices).an_hour
-    kind = catalogue.machines.get(name, MachineType(""))
+    kind = catalogue.machine(name)
     size = (kind.cpus, kind.memory_gb)
     return MachineOption(
         name, accelerator, count, *size, price, prices.currency, is_own=machine == own

@@ -1,9 +1,19 @@
-"""The prices of a region: the user's, from ``distlaunch.prices.yaml``, or list prices."""
+"""The prices of a region: the user's, from ``distlaunch.prices.yaml``, or bundled list prices.
+
+The list prices are Compute Engine's. Vertex AI charges 15 % more: on demand by prices of its own,
+with Spot by a management fee of 15 % of the price on demand. Known pairs agree: n1-standard-4 in
+us-central1 is 0.189999 USD on demand and 0.21849885 with Vertex AI
+(https://cloud.google.com/vertex-ai/pricing, October 2026).
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
 
 from pydantic import BaseModel, RootModel
@@ -12,15 +22,43 @@ from distlaunch.job.model import Strategy
 from distlaunch.job.schema import RegionName, one_of, text
 from distlaunch.job.validation import validate
 from distlaunch.job.yaml_document import display_path, job_file_error, read_document
-from distlaunch.price.list_prices import ListPrices, load_list_prices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from distlaunch.job.vertex.view import JobRequest
 
 FILE_NAME = "distlaunch.prices.yaml"  # in the project's folder
+
+_LIST = Path(__file__).with_name("list_prices.json")  # written by tools/make_list_prices.py
+_FEE = Decimal("0.15")  # of the price on demand
+
+
+class ListPrices(NamedTuple):
+    """Compute Engine's prices in USD per hour, on demand and Spot, of a day."""
+
+    date: date
+    prices: Mapping[str, Mapping[str, tuple[Decimal, Decimal]]]
+
+    @property
+    def source(self) -> str:
+        """Their source, for a message."""
+        return f"list prices of {self.date.isoformat()}"
+
+    def price(self, name: str, region: str, strategy: Strategy) -> Decimal | None:
+        """Return Vertex AI's price of a machine or an accelerator, None if it is not known."""
+        prices = self.prices.get(name, {}).get(region)
+        if prices is None or strategy == "FLEX_START":
+            return None
+        on_demand, spot = prices
+        return (on_demand if strategy == "STANDARD" else spot) + on_demand * _FEE
+
+
+@cache
+def load_list_prices() -> ListPrices:
+    """Return the bundled list prices."""
+    content = json.loads(_LIST.read_bytes(), parse_float=Decimal)
+    return ListPrices(date.fromisoformat(content["date"]), content["prices"])
 
 
 class UnitPrice(NamedTuple):
@@ -28,8 +66,7 @@ class UnitPrice(NamedTuple):
 
     amount: Decimal
     source: str
-    is_estimate: bool = False
-    has_accelerators: bool = False  # it is of a machine with its accelerators
+    is_estimate: bool = False  # it is of the list
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +90,7 @@ class PriceBook:
         if name in self.own:
             return UnitPrice(self.own[name], self.own_name)
         if self.listed and (amount := self.listed.price(name, self.region, self.strategy)):
-            has_accelerators = self.listed.has_accelerators(name)
-            return UnitPrice(amount, self.listed.source, True, has_accelerators)
+            return UnitPrice(amount, self.listed.source, True)
         return None
 
 

@@ -1,20 +1,24 @@
-"""The price of a job, for an hour and up to its timeout."""
+"""The price of a job: for an hour, up to its timeout, and so far."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+import time
+from dataclasses import asdict, dataclass, replace
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.job.machine_catalogue import chips
-from distlaunch.price.book import FILE_NAME
+from distlaunch import timestamps
+from distlaunch.job import machine_catalogue
+from distlaunch.price.book import FILE_NAME, load_prices, price_file
 from distlaunch.text import duration
 
 if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Iterable
+    from pathlib import Path
 
+    from distlaunch.engines.api import JobStatus
     from distlaunch.job.machine_catalogue import Catalogue, MachineType
     from distlaunch.job.vertex.view import JobRequest, PoolRequest
     from distlaunch.price.book import PriceBook, UnitPrice
@@ -116,7 +120,7 @@ class Cost:
 def estimate_cost(request: JobRequest, catalogue: Catalogue, prices: PriceBook) -> Cost:
     """Return the price of a job; `catalogue` has the CPUs and the memory of its machines."""
     pools = tuple(
-        _pool_cost(pool, catalogue.machines.get(pool.machine), prices) for pool in request.pools
+        _pool_cost(pool, catalogue.machine(pool.machine), prices) for pool in request.pools
     )
     at_once = min(request.trials_at_once, request.trials)
     of_trial = sum((pool.known_an_hour for pool in pools), Decimal(0))
@@ -145,15 +149,49 @@ def estimate_cost(request: JobRequest, catalogue: Catalogue, prices: PriceBook) 
     )
 
 
-def _pool_cost(pool: PoolRequest, kind: MachineType | None, prices: PriceBook) -> PoolCost:
+def cost_so_far(job: JobStatus, folder: Path) -> dict[str, Any] | None:
+    """Return the price of a job's time, None if a part is unknown.
+
+    Parameters
+    ----------
+    job
+        Its time is from its start to its end or now, of a tuning job the sum of its trials'.
+    folder
+        Of the project, with the user's price and catalogue files if there are any.
+
+    Returns
+    -------
+        The keys `amount`, `an_hour` (of a tuning job: of one trial), `currency`, `sources` and
+        `is_estimate`.
+    """
+    catalogue = machine_catalogue.of_project(folder)
+    prices = load_prices(job.request, price_file(folder))
+    cost = estimate_cost(replace(job.request, trials=1), catalogue, prices)
+    if cost.an_hour is None:
+        return None
+    now = timestamps.format(time.time())
+    runs = [trial.seconds for trial in job.trials] if job.study else [job.run_seconds(now)]
+    hours = Decimal(sum(filter(None, runs))) / _HOUR
+    return {
+        "amount": json_number(cost.an_hour * hours),
+        "an_hour": json_number(cost.an_hour),
+        "currency": cost.currency,
+        "sources": list(cost.sources),
+        "is_estimate": cost.is_estimate,
+    }
+
+
+def _pool_cost(pool: PoolRequest, kind: MachineType, prices: PriceBook) -> PoolCost:
     machines = pool.replicas * _machines_per_replica(pool)
     accelerator, machine = pool.accelerator, prices.price(pool.machine)
+    of_accelerator = prices.price(accelerator) if accelerator else None
     items: list[tuple[str, int, UnitPrice | None]] = [(pool.machine, machines, machine)]
-    is_whole = machine is not None and machine.has_accelerators
+    # A user's price of a machine is without its GPUs, if there is one of these.
+    is_whole = bool(machine and (machine.is_estimate or of_accelerator is None))
+    is_whole = is_whole and kind.price_includes_gpus
     if accelerator and not is_whole:
-        count = pool.replicas * pool.accelerator_count
-        items.append((accelerator, count, prices.price(accelerator)))
-    elif kind and kind.needs_accelerator and not is_whole:
+        items.append((accelerator, pool.replicas * pool.accelerator_count, of_accelerator))
+    elif kind.needs_accelerator and not is_whole:
         items.append((next(iter(kind.accelerators)), machines, None))
     known = sum((count * price.amount for _, count, price in items if price), Decimal(0))
     unknown = tuple(name for name, _, price in items if price is None)
@@ -173,7 +211,7 @@ def _machines_per_replica(pool: PoolRequest) -> int:
     chips_on_machine = pool.machine.rpartition("-")[2].removesuffix("t")
     if pool.topology is None or not chips_on_machine.isdecimal():
         return 1
-    return max(1, chips(pool.topology) // int(chips_on_machine))
+    return max(1, machine_catalogue.chips(pool.topology) // int(chips_on_machine))
 
 
 def format_money(amount: Decimal, currency: str) -> str:

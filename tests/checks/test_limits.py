@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from distlaunch.checks.limits import problems
-from distlaunch.job.vertex.view import WEEK, JobRequest, PoolRequest
+from distlaunch.checks import limits
+from distlaunch.job import machine_catalogue
+from distlaunch.job.vertex.fields import DEFAULT_TIMEOUT as WEEK
+from distlaunch.job.vertex.view import JobRequest, PoolRequest
 
 ACCOUNT = "trainer@my-project.iam.gserviceaccount.com"
 EXPERIMENT = "projects/123/locations/us-central1/metadataStores/default/contexts/digits"
@@ -11,6 +13,10 @@ BOARD = "projects/123/locations/us-central1/tensorboards/456"
 KEY = "projects/my-project/locations/us-central1/keyRings/ring/cryptoKeys/key"
 FLEX = {"strategy": "FLEX_START"}
 DISK, LABELS = {"disk_gb": 64_000, "disk_type": "pd-standard"}, {"labels": (("a", ""),) * 64}
+
+
+def problems(request, next_regions=()):
+    return list(limits.problems(request, machine_catalogue.load(None), next_regions))
 
 
 def pool(role="chief", replicas=1, machine="n1-standard-8", **fields):
@@ -45,7 +51,7 @@ def search(trials=4, parallel=2, parameters=("rate",)):
     ],
 )
 def test_jobs_within_the_limits_have_no_problem(allowed):
-    assert list(problems(allowed)) == []
+    assert problems(allowed) == []
 
 
 @pytest.mark.parametrize(

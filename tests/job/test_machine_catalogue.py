@@ -15,14 +15,13 @@ from distlaunch.job import machine_catalogue
 from distlaunch.job.machine_catalogue import (
     MachineType,
     chips,
-    has_rdma,
     load,
     offered_as,
     suggest_accelerator,
     suggest_machine,
 )
-from distlaunch.job.merge import deep_merge
 from distlaunch.job.model import Machine
+from distlaunch.job.yaml_document import deep_merge
 
 KNOWN = load(None)
 # TPUs that machines come with, and that Google's AcceleratorType has no name for.
@@ -150,9 +149,30 @@ def test_chips_of_a_topology():
     assert list(map(chips, ["1x1", "2x4", "2x2x4", "", "2x"])) == [1, 8, 16, 0, 0]
 
 
-def test_machines_with_rdma():
-    machines = [*KNOWN.machines, "of-tomorrow-8"]
-    assert [name for name in machines if has_rdma(name)] == ["a3-ultragpu-8g", "a4-highgpu-8g"]
+def test_a_machine_has_the_facts_of_its_family():
+    assert KNOWN.machine("a3-ultragpu-8g").boot_disks == ["hyperdisk-balanced"]
+    assert KNOWN.machine("a4-of-tomorrow-8g").boot_disks == ["hyperdisk-balanced"]
+    assert KNOWN.machine("n1-standard-4").egress_gbps == 10
+    assert KNOWN.machine("n1-standard-96").egress_gbps == 32
+    assert [name for name, kind in KNOWN.machines.items() if kind.rdma] == [
+        "a3-ultragpu-8g",
+        "a4-highgpu-8g",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("machine", "accelerator", "count", "gbps"),
+    [
+        ("n1-standard-4", "NVIDIA_TESLA_T4", 1, 8),  # 2 a vCPU
+        ("n1-standard-96", "NVIDIA_TESLA_T4", 1, 32),
+        ("n1-standard-96", "NVIDIA_TESLA_T4", 4, None),  # not documented
+        ("n1-standard-96", "NVIDIA_TESLA_V100", 8, 100),
+        ("n1-standard-16", "NVIDIA_TESLA_P100", 1, 32),
+        ("g4-standard-384", "NVIDIA_RTX_PRO_6000", 8, None),
+    ],
+)
+def test_the_egress_limit_depends_on_the_gpus(machine, accelerator, count, gbps):
+    assert KNOWN.machines[machine].egress_limit(accelerator, count) == gbps
 
 
 def test_a_users_file_adds_overrides_and_removes(own):
@@ -182,8 +202,6 @@ def test_a_users_file_adds_overrides_and_removes(own):
 def test_the_bundled_catalogue_has_the_shape_of_a_users_file(own):
     data = json.loads(Path(machine_catalogue.__file__).with_name("catalogue.json").read_text())
     entries = {key: value for key, value in data.items() if key not in ("source", "date")}
-    for machine in entries["machines"].values():
-        machine.pop("rdma", None)  # the image depends on it, which knows no catalogue of the user's
     assert load(own(json.dumps(entries))) == KNOWN
 
 

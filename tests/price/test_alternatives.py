@@ -29,7 +29,7 @@ OWN = {
 @pytest.fixture
 def compare(known):
     def run(job):
-        prices = price.PriceBook(job.region, job.strategy, own=OWN)
+        prices = price.book.PriceBook(job.region, job.strategy, own=OWN)
         return price.compare_machines(job, known, prices, date(2026, 11, 21))
 
     return run

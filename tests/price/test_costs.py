@@ -112,7 +112,7 @@ def test_every_number_of_machines_has_a_price(numbers, amount):
     request = JobRequest(
         "n", "p", REGION, (pool,), timeout=timeout, trials=trials, trials_at_once=2
     )
-    prices = price.PriceBook(REGION, "STANDARD", own={"n1-standard-8": amount, T4: amount})
+    prices = price.book.PriceBook(REGION, "STANDARD", own={"n1-standard-8": amount, T4: amount})
     cost = price.estimate_cost(request, machine_catalogue.load(None), prices)
     first, _ = cost.lines()
     assert "USD an hour" in first

@@ -8,7 +8,7 @@ import pytest
 
 from distlaunch import price
 from distlaunch.job import machine_catalogue
-from distlaunch.price.list_prices import load_list_prices
+from distlaunch.price.book import load_list_prices
 
 T4, H100 = "NVIDIA_TESLA_T4", "NVIDIA_H100_80GB"
 

@@ -38,9 +38,6 @@ PREFIX = "custom_model_training_"
 _SERVICE = "aiplatform.googleapis.com"
 _UNLIMITED = -1
 _PREEMPTIBLE = ("SPOT", "FLEX_START", "LOW_COST")  # the last is Google's former name of SPOT
-_FAMILIES_WITHOUT_QUOTA = ("n1", "e2")  # which share one of CPUs
-_SHORT_NAMES = {"h100_80gb": "h100", "h100_mega_80gb": "h100_mega", "h200_141gb": "h200"}
-_TPUS = {"TPU_V5_LITEPOD": "tpu_v5e", "TPU_7X": "tpu7x"}
 _ACTIVE = " OR ".join(f'state="JOB_STATE_{state}"' for state in ("QUEUED", "PENDING", "RUNNING"))
 
 
@@ -127,22 +124,21 @@ def _problems(
 
 def _machine_demand(pool: PoolRequest, catalogue: Catalogue) -> Iterator[tuple[str, int]]:
     """Yield the quotas of one machine, without their prefix."""
-    kind = catalogue.machines.get(pool.machine)
-    tpu, count = (kind.tpu if kind else None), chips(pool.topology or "")
+    kind, quotas = catalogue.machine(pool.machine), catalogue.accelerator_quotas
+    tpu, count = kind.tpu, chips(pool.topology or "")
     if not (tpu and pool.topology) and (pool.accelerator or "").startswith("TPU_"):
         tpu, count = (
             offered_as(kind, pool.accelerator, pool.accelerator_count),
             pool.accelerator_count,
         )
     if tpu:
-        yield _TPUS.get(tpu, tpu.lower()), count
+        yield quotas.get(tpu, tpu.lower()), count
         return
     if pool.accelerator:
         gpu = pool.accelerator.lower().removeprefix("nvidia_").removeprefix("tesla_")
-        yield f"nvidia_{_SHORT_NAMES.get(gpu, gpu)}_gpus", pool.accelerator_count
-    if kind and kind.cpus:
-        family = kind.family.lower().partition("_")[0]  # A3_MEGA uses A3's quota
-        yield "cpus" if family in _FAMILIES_WITHOUT_QUOTA else f"{family}_cpus", kind.cpus
+        yield quotas.get(pool.accelerator, f"nvidia_{gpu}_gpus"), pool.accelerator_count
+    if kind.cpus:
+        yield kind.cpu_quota or f"{kind.family.lower()}_cpus", kind.cpus
 
 
 def _used(context: CloudContext) -> Counter[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.image_runtime import tensorflow_tag
 from distlaunch.checks.project.requirements import any_version, load_requirements
-from distlaunch.job import machine_catalogue, reduction_server
+from distlaunch.job import reduction_server
 from distlaunch.job.model import DEFAULT_BASE
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.project.requirements import ImageRequirements
     from distlaunch.image.requirements import RequirementLine
     from distlaunch.job.launch import LaunchRequest
+    from distlaunch.job.machine_catalogue import Catalogue
     from distlaunch.job.vertex.view import JobRequest, PoolRequest
 
 _PREBUILT = re.compile(
@@ -51,12 +52,16 @@ _PACKAGE = "google-reduction-server"
 
 
 def problems(
-    launch: LaunchRequest, request: JobRequest, runtime: ImageRuntime | None, today: date
+    launch: LaunchRequest,
+    request: JobRequest,
+    catalogue: Catalogue,
+    runtime: ImageRuntime | None,
+    today: date,
 ) -> Iterator[Problem]:
     """Yield why a cluster's images may not work with its GPUs."""
     yield from _image_problems(launch, request, runtime, today)
-    yield from _rdma_problems(launch, request, runtime)
-    yield from _kernel_problems(request, runtime)
+    yield from _rdma_problems(launch, request, catalogue, runtime)
+    yield from _kernel_problems(request, catalogue, runtime)
     own = runtime.own.text if runtime and runtime.own else runtime.template if runtime else ""
     if launch.job.reduction_server and runtime and _PACKAGE not in own:
         what = f"the Dockerfile does not install {_PACKAGE}, which NCCL needs to use it"
@@ -123,7 +128,10 @@ def _is_at_least(match: re.Match[str], version: tuple[int, int]) -> bool:
 
 
 def _rdma_problems(
-    launch: LaunchRequest, request: JobRequest, runtime: ImageRuntime | None
+    launch: LaunchRequest,
+    request: JobRequest,
+    catalogue: Catalogue,
+    runtime: ImageRuntime | None,
 ) -> Iterator[Problem]:
     """Yield a warning of images that do not set up NCCL for RDMA; rendered ones do.
 
@@ -133,18 +141,19 @@ def _rdma_problems(
     if _NCCL_SCRIPT in f"{launch.job.cluster}{own.text if own else ''}":
         return
     for pool in request.pools:
-        if machine_catalogue.has_rdma(pool.machine) and (pool.image or own):
+        if catalogue.machine(pool.machine).rdma and (pool.image or own):
             what = f"{pool.machine} has RDMA, and NCCL needs the settings of {_NCCL_SCRIPT} for it"
             remedy = f"source {_NCCL_SCRIPT} in the entrypoint of the image"
             yield warning("rdma-environment", pool.section, what, remedy)
 
 
-def _kernel_problems(request: JobRequest, runtime: ImageRuntime | None) -> Iterator[Problem]:
+def _kernel_problems(
+    request: JobRequest, catalogue: Catalogue, runtime: ImageRuntime | None
+) -> Iterator[Problem]:
     """Yield a warning of GPUs that TensorFlow has no kernels for; NVIDIA's images may have them."""
-    capabilities = machine_catalogue.bundled().compute_capability
     for pool in request.pools:
         image = pool.image or (runtime and runtime.base) or ""
-        capability = capabilities.get(pool.accelerator or "", 0.0)
+        capability = catalogue.compute_capability.get(pool.accelerator or "", 0.0)
         if capability >= _FIRST_WITHOUT_KERNELS and not image.startswith("nvcr.io/"):
             what = (
                 f"TensorFlow 2.21 has no kernels for {pool.accelerator} (compute capability "

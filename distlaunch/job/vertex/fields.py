@@ -49,7 +49,8 @@ TUNED = frozenset(
 )
 """The fields that only a HyperparameterTuningJob has."""
 
-DEFAULT_TIMEOUT = 7 * 24 * 3600  # seconds, of scheduling.timeout
+DEFAULT_TIMEOUT = 7 * 24 * 3600
+"""Seconds of scheduling.timeout; FLEX_START allows no more."""
 
 _FORMER_STRATEGIES: dict[str, Strategy] = {
     "STRATEGY_UNSPECIFIED": "STANDARD",

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import did_you_mean
 from distlaunch.job import reduction_server, vertex
-from distlaunch.job.merge import deep_merge
 from distlaunch.job.model import Cluster, Job, Scheduling
 from distlaunch.job.validation import describe_value, dotted_path
 from distlaunch.job.vertex import fields
 from distlaunch.job.vertex.tuning import read_tuning
-from distlaunch.job.yaml_document import YamlProblem, display_path, job_file_error
+from distlaunch.job.yaml_document import YamlProblem, deep_merge, display_path, job_file_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.job import reduction_server, vertex
-from distlaunch.job.model import Machine
+from distlaunch.job.model import POOL_ROLES, Machine
 from distlaunch.job.vertex import fields
 
 if TYPE_CHECKING:
@@ -15,10 +15,7 @@ if TYPE_CHECKING:
     from distlaunch.job.launch import LaunchRequest
     from distlaunch.job.model import Strategy
 
-WEEK = 7 * 24 * 3600
-"""Seconds of Google's default timeout (CustomJobSpec.scheduling)."""
-
-ROLES = ("chief", "workers", "parameter_servers", "evaluators")
+_ROLES = tuple(role.field for role in POOL_ROLES)
 
 _SEARCH = fields.TUNED - {"trialJobSpec"}
 
@@ -27,7 +24,7 @@ _SEARCH = fields.TUNED - {"trialJobSpec"}
 class PoolRequest:
     """A worker pool."""
 
-    role: str  # one of `ROLES`, reduction_server, or "pool 4" for a pool after these
+    role: str  # a `PoolRole.field`, reduction_server, or "pool 4" for a pool after these
     replicas: int
     machine: str
     accelerator: str | None = None
@@ -44,11 +41,11 @@ class PoolRequest:
         """Its key in the job file."""
         if self.role == reduction_server.KEY:
             return self.role
-        return f"cluster.{self.role}" if self.role in ROLES else "vertex"
+        return f"cluster.{self.role}" if self.role in _ROLES else "vertex"
 
     def key(self, field: str) -> str:
         """Return the key of a field in the job file, such as ``accelerator.count``."""
-        return f"{self.section}.{field}" if self.role in ROLES else self.section
+        return f"{self.section}.{field}" if self.role in _ROLES else self.section
 
     @property
     def is_training(self) -> bool:
@@ -80,7 +77,7 @@ class JobRequest:
     region: str
     pools: tuple[PoolRequest, ...]
     strategy: Strategy = "STANDARD"
-    timeout: int = WEEK
+    timeout: int = fields.DEFAULT_TIMEOUT
     max_wait: int | None = None
     labels: tuple[tuple[str, str], ...] = ()
     service_account: str | None = None
@@ -124,7 +121,7 @@ def view_request(
         region=region,
         pools=tuple(pools_of(spec.get("workerPoolSpecs", []))),
         strategy=fields.strategy(scheduling),
-        timeout=fields.seconds(scheduling, "timeout") or WEEK,
+        timeout=fields.seconds(scheduling, "timeout") or fields.DEFAULT_TIMEOUT,
         max_wait=fields.seconds(scheduling, "maxWaitDuration"),
         labels=tuple(body.get("labels", {}).items()),
         service_account=spec.get("serviceAccount"),
@@ -146,7 +143,7 @@ def machine_of(pool: PoolRequest) -> Machine:
 
 def pools_of(specs: list[dict[str, Any]]) -> list[PoolRequest]:
     """Return the worker pools of a request, or of a job as Google returns it."""
-    roles = [*ROLES, *(f"pool {index}" for index in range(len(ROLES), len(specs)))]
+    roles = [*_ROLES, *(f"pool {index}" for index in range(len(_ROLES), len(specs)))]
     if fields.reduction_server(specs):
         roles[reduction_server.POOL] = reduction_server.KEY
     return [

@@ -67,7 +67,8 @@ class Clusters:
             count = counts[0]
         if kind.has_tpu:
             raise DistlaunchError(f"--machine {name}: steps on TPUs are not measured")
-        return Target(Machine(name, accelerator, count), kind.cpus or 1)
+        egress = kind.egress_limit(accelerator, count)
+        return Target(Machine(name, accelerator, count), kind.cpus or 1, egress)
 
     def default(self) -> Target:
         """Return the machine of the job file's chief, this machine where there is none."""

@@ -8,7 +8,6 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError
-from distlaunch.job.egress import egress_gbps
 from distlaunch.price.forecast.model import (
     LOCAL,
     Exchange,
@@ -42,10 +41,14 @@ _WAKING = Range(0.0, 0.0006, 0.002)  # seconds until a task gets a core for its 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A machine of each task, and its cores; the type `LOCAL` is this machine for all tasks."""
+    """A machine of each task, its cores and documented egress limit in Gbit/s, if there is one.
+
+    The type `LOCAL` is this machine for all tasks.
+    """
 
     machine: Machine
     cores: int
+    egress: int | None = None
 
     @property
     def is_local(self) -> bool:
@@ -210,10 +213,11 @@ def _exchange(runs: Sequence[MeasuredRun], target: Target) -> tuple[list[Exchang
             f"{target}: the model exchanges only the rows of a batch (a trained Embedding), so "
             "that their bytes are unknown; pass a run with 2 workers there"
         )
-    gbps = None if target.is_local else egress_gbps(target.machine)
-    if gbps:
-        speeds = Range(*(gbps * _BYTES_PER_GBIT * share for share in _EGRESS_SHARE))
-        source = f"documented limit of {gbps} Gbit/s, of which 10-100 % are reached (assumed)"
+    if target.egress:
+        speeds = Range(*(target.egress * _BYTES_PER_GBIT * share for share in _EGRESS_SHARE))
+        source = (
+            f"documented limit of {target.egress} Gbit/s, of which 10-100 % are reached (assumed)"
+        )
     elif target.is_local:
         speeds, source = _LOCAL_SPEED, "assumed: 0.3-4 GB/s between processes"
     else:

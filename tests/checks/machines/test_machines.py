@@ -7,15 +7,23 @@ import re
 import tempfile
 from dataclasses import replace
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from distlaunch.checks import limits
+from distlaunch.checks.cloud.quota import demand
 from distlaunch.checks.machines import problems
-from distlaunch.job.machine_catalogue import FILE_NAME, load
+from distlaunch.image.cuda import entrypoint
+from distlaunch.job.machine_catalogue import FILE_NAME, load, of_project
+from distlaunch.job.model import Cluster, Job, Pool
 from distlaunch.job.vertex.view import JobRequest, PoolRequest
+from distlaunch.price import estimate_cost
+from distlaunch.price.book import PriceBook
+from distlaunch.price.forecast.clusters import Clusters
 
 KNOWN = load(None)
 TODAY = date(2026, 11, 21)
@@ -72,6 +80,38 @@ def refused(code, wanted, **options):
     for alternative in changed(problem.remedy, wanted):
         assert check(alternative, **options) == [], (wanted, problem.remedy)
     return problem
+
+
+def test_a_new_machine_is_one_entry(tmp_path):
+    entry = {
+        "accelerators": {"NVIDIA_B200": [4]},
+        "needs_accelerator": True,
+        "cpus": 112,
+        "rdma": True,
+        "egress_gbps": 1_600,
+        "boot_disks": ["hyperdisk-balanced"],
+        "cpu_quota": "blackwell_cpus",
+        "price_includes_gpus": True,
+    }
+    (tmp_path / FILE_NAME).write_text(json.dumps({"machines": {"z5-highgpu-4g": entry}}))
+    known, own = of_project(tmp_path), {"z5-highgpu-4g": Decimal(40)}
+    wanted = replace(pool("z5-highgpu-4g", "NVIDIA_B200", 4), disk_type="pd-ssd")
+    assert codes(wanted, region="us-central1", catalogue=known) == []
+    request = JobRequest("digits", "my-project", "us-central1", (wanted,))
+    [problem] = limits.problems(request, known)
+    assert problem.what == "boot disk of z5-highgpu-4g must be hyperdisk-balanced, got pd-ssd"
+    assert demand([wanted], known, "STANDARD") == {
+        "custom_model_training_nvidia_b200_gpus": 4,
+        "custom_model_training_blackwell_cpus": 112,
+    }
+    prices = PriceBook("us-central1", "STANDARD", own=own)
+    assert estimate_cost(request, known, prices).an_hour == 40
+    both = replace(prices, own=own | {"NVIDIA_B200": Decimal(5)})
+    assert estimate_cost(request, known, both).an_hour == 40 + 4 * 5
+    target = Clusters(tmp_path).target("z5-highgpu-4g", "NVIDIA_B200", 4)
+    assert target.egress == 1_600
+    job = Job("digits", Cluster(Pool(target.machine)))
+    assert entrypoint(job, tmp_path)[0] == "bash"  # which sources NCCL's settings
 
 
 def test_every_combination_of_the_catalogue_passes():

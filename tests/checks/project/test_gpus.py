@@ -8,11 +8,12 @@ import pytest
 from distlaunch.checks.project import gpus
 from distlaunch.checks.project.image_runtime import describe_image
 from distlaunch.image.recipe import read_recipe
-from distlaunch.job import vertex
+from distlaunch.job import machine_catalogue, vertex
 from distlaunch.job.load import load_job
 from distlaunch.job.model import DEFAULT_BASE
 from distlaunch.job.vertex.view import job_request
 
+KNOWN = machine_catalogue.load(None)
 RDMA = (
     "cluster={chief: {machine: a3-ultragpu-8g, accelerator: {type: NVIDIA_H200_141GB, count: 8}}}"
 )
@@ -29,7 +30,7 @@ def image_problems(project, *overrides, config=None, today=date(2026, 11, 22)):
         job = load_job(project.folder, config=config, overrides=overrides).job
         order = replace(order, job=job, config=config)
     runtime = describe_image(order) if vertex.needs_image(order.job) else None
-    problems = gpus.problems(order, job_request(order), runtime, today)
+    problems = gpus.problems(order, job_request(order), KNOWN, runtime, today)
     return [(each.severity, each.code, each.where) for each in problems]
 
 
