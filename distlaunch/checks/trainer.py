@@ -8,12 +8,12 @@ import runpy
 import subprocess
 import sys
 import tempfile
-from argparse import ArgumentError
+from argparse import ArgumentError, Namespace
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from distlaunch import resources
 from distlaunch.checks.problem import error, warning
@@ -23,7 +23,7 @@ from distlaunch.python_command import distlaunch_command, on_stdin
 from distlaunch.text import duration
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import ArgumentParser
     from collections.abc import Iterable, Iterator
 
     from distlaunch.checks.problem import Problem
@@ -118,13 +118,15 @@ def option_names() -> frozenset[str]:
     return frozenset(name for action in actions for name in action.option_strings)
 
 
-def parse_arguments(words: Iterable[str], where: str = "args") -> tuple[Namespace, list[Problem]]:
+def parse_arguments(
+    words: Iterable[str], where: str = "args", **defaults: Any
+) -> tuple[Namespace, list[Problem]]:
     """Return the options among a program's arguments, and the arguments that are refused.
 
-    An option that is refused has its default value.
+    An option that is refused has its default value; `defaults` replace those of the parser.
     """
     parser = _parser()
-    options = parser.parse_args([])
+    options = parser.parse_args([], Namespace(**defaults))
     groups = _by_option(words)
     return options, [each for group in groups for each in _parse(parser, group, options, where)]
 

@@ -169,7 +169,7 @@ def launch_job(
             connection_error = error  # reported after the problems of the job
     report = _check(launch, options, session)
     _show_report(console, report, has_verdict=not connection_error)
-    _show_forecast(console, launch)
+    _show_forecast(console, launch, options)
     if not report.is_ready:
         if options.as_json:
             console.result(json.dumps({"event": "refused", **report.as_json()}, ensure_ascii=False))
@@ -208,12 +208,20 @@ def _show_report(console: Console, report: Report, *, has_verdict: bool) -> None
         console.log(format_verdict(report))
 
 
-def _show_forecast(console: Console, launch: LaunchRequest) -> None:
+def _show_forecast(console: Console, launch: LaunchRequest, options: SimpleNamespace) -> None:
     """Print the time and the price of the whole job, if its local runs allow a forecast."""
+    from distlaunch.checks.trainer import parse_arguments
     from distlaunch.price.forecast.clusters import total_for
     from distlaunch.runs.measured import measured_runs
 
-    total = total_for(launch.job, launch.folder, measured_runs(launch.folder))
+    total = total_for(
+        launch.job,
+        launch.folder,
+        measured_runs(launch.folder),
+        parse_arguments(launch.job.args, epochs=None)[0],  # None for as many as the newest run
+        catalogue=options.catalogue,
+        prices=options.prices,
+    )
     if total:
         console.log(f"forecast: {total.describe_total()}")
 

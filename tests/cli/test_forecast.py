@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 from json_schemas import load_checked
 
+from distlaunch.checks.trainer import parse_arguments
 from distlaunch.job.load import load_job_file
+from distlaunch.job.model import Cluster, Job, Machine, Pool
 from distlaunch.price.forecast.clusters import total_for
+from distlaunch.price.forecast.model import LOCAL, MeasuredRun
 from distlaunch.runs.measured import measured_runs
 
 from .cloud import Cloud
@@ -237,10 +240,41 @@ def test_a_job_in_the_cloud_is_measured_on_its_machines(run, project):
 def test_a_job_is_forecast_from_the_runs_of_its_project(project):
     job = load_job_file(project / "distlaunch.yaml", [])
     runs = [run for run in measured_runs(project) if run.name.startswith("wide")]
-    shape = total_for(job, project, runs)
+    shape = total_for(job, project, runs, options_of(*job.args))
     assert (shape.workers, shape.epochs, shape.steps) == (2, 6, 4688 * 6)
     assert "USD (" in shape.describe_total()
-    assert total_for(job, project, []) is None
+    assert total_for(job, project, [], options_of()) is None
+
+
+def options_of(*args):
+    return parse_arguments(args, epochs=None)[0]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "args", "steps"),
+    [
+        (0, [], 2 * 750),  # of the run: 2 epochs of 64 rows on each of 2 tasks
+        (0, ["--epochs=3", "--global-batch-size", "96"], 3 * 1000),
+        (0, ["--batch-size=32", "--steps-per-epoch=7"], 2 * 7),
+        (8, ["--batch-size=32"], 2 * 188),  # rows of a GPU
+        (8, ["--global-batch-size=96"], 2 * 1000),
+    ],
+)
+def test_the_steps_of_a_job_are_those_of_its_options(tmp_path, gpus, args, steps):
+    machine = Machine("n1-standard-8", *(("NVIDIA_TESLA_V100", gpus) if gpus else ()))
+    job = Job("digits", Cluster(Pool(machine), Pool(machine, 1)), region="us-central1")
+    run = MeasuredRun(
+        *("run", Machine(LOCAL), ("Tesla V100-SXM2",) * gpus, 4.0, 2),
+        batch=64,
+        compute=0.01,
+        exchange=0.01,
+        spread=0.0,
+        gradient_bytes=1e6,
+        examples=96_000,
+        epochs=2,
+        noise=0.05,
+    )
+    assert total_for(job, tmp_path, [run], options_of(*args)).steps == steps
 
 
 if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
@@ -259,6 +293,14 @@ def test_the_plan_of_a_submit_has_the_time_and_the_price_of_the_job(run, project
     assert done.code == 0, done.err
     [line] = [line for line in done.err.splitlines() if "forecast: " in line]
     assert re.search(r"forecast: [\d.]+ (h|min) \(.*\), [\d.]+ USD \(", line)
+    (project / "prices.yaml").write_text("us-central1: {STANDARD: {z9-standard-4: 500}}")
+    (project / "machines.yaml").write_text("machines: {z9-standard-4: {egress_gbps: 10}}")
+    files = ("--prices=prices.yaml", "--catalogue=machines.yaml", "--set=module=trainer")
+    sets = [f"--set=cluster.{pool}.machine=z9-standard-4" for pool in ("chief", "workers")]
+    done = run(*words, *location, *files, *sets, cwd=project)
+    [line] = [line for line in done.err.splitlines() if "forecast: " in line]
+    minutes, money = re.search(r"forecast: ([\d.]+) min \(.*\), ([\d,]+) USD \(", line).groups()
+    assert int(money) == pytest.approx(2 * 500 * float(minutes) / 60, rel=0.02)
     for folder in (project / ".distlaunch/local").iterdir():
         (folder / "summary.json").unlink()
     assert "forecast: " not in run(*words, *location, "--set=module=trainer", cwd=project).err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import product
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError
@@ -20,6 +20,7 @@ from distlaunch.price.forecast.model import LOCAL, Range
 from distlaunch.price.forecast.table import Shape
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
@@ -42,14 +43,26 @@ class Clusters:
         The folder; it need not have a job file.
     region
         Replaces that of the job file.
+    job
+        Replaces the job file.
+    catalogue, prices
+        Replace the project's files.
     """
 
-    def __init__(self, project: Path, region: str | None = None, job: Job | None = None) -> None:
+    def __init__(
+        self,
+        project: Path,
+        region: str | None = None,
+        job: Job | None = None,
+        *,
+        catalogue: Path | None = None,
+        prices: Path | None = None,
+    ) -> None:
         path = project / FILE_NAME
-        self._project = project
+        self._prices = price_file(project, prices)
         self._job = job or (load_job_file(path, []) if path.exists() else None)
         self._region = region or (self._job.region if self._job else None) or _DEFAULT_REGION
-        self._catalogue = machine_catalogue.of_project(project)
+        self._catalogue = machine_catalogue.of_project(project, catalogue)
 
     def target(self, name: str, accelerator: str | None = None, count: int = 0) -> Target:
         """Return a machine of the catalogue, or `LOCAL`; DistlaunchError if it is unknown."""
@@ -85,26 +98,34 @@ class Clusters:
         *,
         batch: float | None = None,
         epochs: int | None = None,
+        steps: int | None = None,
     ) -> tuple[list[Shape], list[str]]:
         """Return the forecasts that the runs allow, and why they do not allow others.
 
         `batch` are rows of a task and `epochs` passes over the data, by default those of the first
-        run.
+        run; `steps` of an epoch are by default those that see every example once.
         """
         batch, epochs = batch or runs[0].batch, epochs or runs[0].epochs
         shapes: list[Shape] = []
         refusals: list[str] = []
         for target, count in product(targets, workers):
             with collect_error(refusals):
-                shapes.append(self._forecast(runs, target, count, batch, epochs))
+                per_epoch = steps or math.ceil(runs[0].examples / (batch * count))
+                shapes.append(self._forecast(runs, target, count, batch, (epochs, per_epoch)))
         return shapes, list(dict.fromkeys(refusals))
 
     def _forecast(
-        self, runs: Sequence[MeasuredRun], target: Target, count: int, batch: float, epochs: int
+        self,
+        runs: Sequence[MeasuredRun],
+        target: Target,
+        count: int,
+        batch: float,
+        length: tuple[int, int],
     ) -> Shape:
+        """Return the forecast of a cluster; `length` is the epochs and the steps of each."""
         has_servers = bool(self._job and self._job.reduction_server and target.machine.gpu_count)
         step, sources = forecast_step(runs, target, count, batch, has_servers=has_servers)
-        steps = math.ceil(runs[0].examples / (batch * count)) * epochs
+        steps = math.prod(length)
         start = _LOCAL_START if target.is_local else _START
         low, mid, high = (f"{seconds / 60:.2g}" for seconds in start)
         sources["start"] = f"assumed: {mid} min ({low}-{high})"
@@ -117,7 +138,7 @@ class Clusters:
             estimate = "estimate from " if cost.is_estimate else ""
             source = f"{estimate}{', '.join(cost.sources)}"
             sources["money"] = f"{source}, {cost.strategy}, {cost.region}"
-        return Shape(target, count, batch, epochs, steps, step, hours, cost, sources)
+        return Shape(target, count, batch, length[0], steps, step, hours, cost, sources)
 
     def _cost(self, machine: Machine, count: int, has_servers: bool) -> Cost:
         of_task = machine.type, machine.accelerator, machine.accelerator_count
@@ -128,7 +149,7 @@ class Clusters:
             pools.append(PoolRequest(reduction_server.KEY, servers, reduction_server.MACHINE))
         strategy = self._job.scheduling.strategy if self._job else "STANDARD"
         request = JobRequest("forecast", "", self._region, tuple(pools), strategy)
-        prices = load_prices(request, price_file(self._project))
+        prices = load_prices(request, self._prices)
         return estimate_cost(request, self._catalogue, prices)
 
 
@@ -141,28 +162,34 @@ def collect_error(texts: list[str]) -> Iterator[None]:
         texts.append(str(error))
 
 
-def total_for(job: Job, project: Path, runs: Sequence[MeasuredRun]) -> Shape | None:
+def total_for(
+    job: Job,
+    project: Path,
+    runs: Sequence[MeasuredRun],
+    options: Namespace,
+    *,
+    catalogue: Path | None = None,
+    prices: Path | None = None,
+) -> Shape | None:
     """Return the forecast of a job from earlier runs of its project, the newest first.
 
     None if the runs are not enough, or its tasks do not all train together on equal machines. The
-    ``--epochs`` and ``--batch-size`` in its args replace those of the newest run.
+    epochs and the batch that the trainer's `options` set replace those of the newest run.
     """
     cluster, workers = job.cluster, job.cluster.workers
     count = cluster.chief.count + (workers.count if workers else 0)
     is_equal = not workers or workers.machine == cluster.chief.machine
     if not runs or not is_equal or cluster.parameter_servers or job.tuning:
         return None
-    batch, epochs = (_number_in(job.args, name) for name in ("--batch-size", "--epochs"))
+    batch = options.global_batch_size and options.global_batch_size / count
+    if options.batch_size:  # rows of a GPU, or of a task without one
+        batch = options.batch_size * max(1, cluster.chief.machine.gpu_count)
     try:
-        clusters = Clusters(project, job=job)
+        clusters = Clusters(project, job=job, catalogue=catalogue, prices=prices)
         target = clusters.default()
     except DistlaunchError:
         return None
-    shapes, _ = clusters.forecast_all(runs, [target], [count], batch=batch, epochs=epochs)
+    shapes, _ = clusters.forecast_all(
+        runs, [target], [count], batch=batch, epochs=options.epochs, steps=options.steps_per_epoch
+    )
     return shapes[0] if shapes else None
-
-
-def _number_in(args: Sequence[str], option: str) -> int | None:
-    words = [word for arg in args for word in arg.split("=", 1)]
-    values = [value for name, value in pairwise(words) if name == option]
-    return int(values[-1]) if values and values[-1].isdecimal() else None
