@@ -74,8 +74,7 @@ def command(
     workers, another batch size.
     """
     from distlaunch.engines.vertex.client import is_loopback
-    from distlaunch.price.forecast import table
-    from distlaunch.price.forecast.clusters import Clusters
+    from distlaunch.price.forecast.clusters import Clusters, to_json, to_text
     from distlaunch.runs.measured import measured_run
 
     console = settings.console()
@@ -97,7 +96,7 @@ def command(
         raise DistlaunchError("; ".join(refusals))
     for refusal in refusals:
         console.log(refusal, "warning")
-    show(json.dumps(table.to_json(shapes, refusals)) if as_json else table.to_text(shapes))
+    show(json.dumps(to_json(shapes, refusals)) if as_json else to_text(shapes))
 
 
 def _parse(text: str) -> tuple[str, str | None, int]:

@@ -208,7 +208,7 @@ def _show_report(console: Console, report: Report, *, has_verdict: bool) -> None
         console.log(format_verdict(report))
 
 
-def _show_forecast(console: Console, launch: LaunchRequest, options: SimpleNamespace) -> None:
+def _show_forecast(console: Console, launch: LaunchRequest, options: SubmitOptions) -> None:
     """Print the time and the price of the whole job, if its local runs allow a forecast."""
     from distlaunch.checks.trainer import parse_arguments
     from distlaunch.price.forecast.clusters import total_for

@@ -263,7 +263,7 @@ def _to_job(path: Path, document: SourceMap, full_job: Job | None = None) -> Job
         message = f"{key}: expected one of module, script and script_module, got {got}; remove one"
         problems.append(YamlProblem(document.location((key,), of_key=True), message))
     if isinstance(document.data.get("vertex"), dict) and document.data["vertex"]:
-        from distlaunch.job.vertex.passthrough import merge_passthrough
+        from distlaunch.job.vertex.to_job import merge_passthrough
 
         job, vertex_problems = merge_passthrough(job, document, full_job)
         problems += vertex_problems

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from distlaunch.job.search_space import argument
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -72,3 +70,8 @@ def best_trial(trials: Iterable[Trial], study: Study) -> Trial | None:
     """Return the trial with the best result, None if none has succeeded."""
     succeeded = (trial for trial in trials if trial.state == SUCCEEDED and trial.metric is not None)
     return next(iter(sort_trials(succeeded, study)), None)
+
+
+def argument(value: float | str) -> str:
+    """Return a value as it is in an argument; 64.0 is 64, for options that take integers."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -1,8 +1,14 @@
 """The price of a job: from the user's price file, from the bundled list, or unknown."""
 
-from distlaunch.price.alternatives import MachineOption, compare_machines, format_options
 from distlaunch.price.book import load_prices, price_file
-from distlaunch.price.costs import Cost, cost_so_far, estimate_cost
+from distlaunch.price.costs import (
+    Cost,
+    MachineOption,
+    compare_machines,
+    cost_so_far,
+    estimate_cost,
+    format_options,
+)
 
 __all__ = [
     "Cost",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch.errors import DistlaunchError
 from distlaunch.job.model import RangeParameter
-from distlaunch.job.search_space import interpolate
+from distlaunch.job.vertex.tuning import interpolate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,8 +10,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch.events import JobChanged, TrialsChanged
-from distlaunch.job.search_space import argument
-from distlaunch.job.trial import INFEASIBLE, SUCCEEDED, best_trial, sort_trials
+from distlaunch.job.trial import INFEASIBLE, SUCCEEDED, argument, best_trial, sort_trials
 from distlaunch.text import duration, plural, table
 from distlaunch.ui.progress_view import ProgressView
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from distlaunch.checks.cloud.context import not_checked
 from distlaunch.checks.cloud.project import get_project
-from distlaunch.checks.machines.alternatives import mainland
+from distlaunch.checks.machines import mainland
 from distlaunch.checks.problem import error, warning
 from distlaunch.errors import GoogleError
 from distlaunch.text import join_names

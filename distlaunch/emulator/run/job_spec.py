@@ -11,8 +11,8 @@ from distlaunch.emulator.buckets import local_path
 from distlaunch.errors import DistlaunchError
 from distlaunch.job.model import TASK_TYPES, Task
 from distlaunch.job.reduction_server import is_image
-from distlaunch.job.search_space import argument
 from distlaunch.job.tf_config import EXPECTED_GPUS, WORKER_POOLS, replica_environment
+from distlaunch.job.trial import argument
 from distlaunch.job.vertex import fields
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.emulator.run.job_spec import Workload, trial_workload
 from distlaunch.emulator.run.replica_group import RunResult
-from distlaunch.job.search_space import interpolate
-from distlaunch.job.vertex.tuning import SCALES
+from distlaunch.job.vertex.tuning import SCALES, interpolate
 from distlaunch.metric_file import read_records
 
 if TYPE_CHECKING:

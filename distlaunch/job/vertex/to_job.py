@@ -1,6 +1,7 @@
 """A file in Vertex AI's format → a Job: a CustomJobSpec, a CustomJob or a HyperparameterTuningJob.
 
-The job carries the whole file, so that it can be written again without loss.
+The job carries the whole file, so that it can be written again without loss; likewise the fields
+of Google's job under ``vertex:`` of distlaunch.yaml.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.job.vertex.proto import FieldProblem, MessageName, ParsedMessage
-    from distlaunch.job.yaml_document import Document
+    from distlaunch.job.yaml_document import Document, SourceMap
     from distlaunch.job.yaml_document import Path as FieldPath
 
 OUTPUT_ONLY_FIELDS = frozenset(
@@ -47,6 +48,23 @@ _MESSAGES: dict[str, MessageName] = {
     "workerPoolSpecs": "CustomJobSpec",
 }  # by a key of the first level
 _BESIDE_SPEC = ("displayName", "labels", "encryptionSpec")  # fields of a CustomJob
+_PASSTHROUGH = "vertex"  # the key of distlaunch.yaml
+_JOB_KEYS = {
+    "displayName": "name",
+    "labels": "labels",
+    "machineSpec": "cluster",
+    "replicaCount": "cluster",
+    "args": "args",
+    "env": "env",
+    "imageUri": "image",
+    "pythonPackageSpec": "image",
+    "scheduling": "scheduling",
+    "baseOutputDirectory": "bucket",
+    "studySpec": "tuning",
+    "maxTrialCount": "tuning",
+    "parallelTrialCount": "tuning",
+    **{json_name: name for name, json_name in fields.PLAIN_FIELDS.items()},
+}  # the key of distlaunch.yaml that sets a field of Google's job, too
 _CONTROL = re.compile(r"[\0-\x1f\x7f]")
 _SPACE_OR_CONTROL = re.compile(r"[\0-\x20\x7f]")
 _LONGEST_LABEL = 63
@@ -129,6 +147,68 @@ def job_fields(body: Mapping[str, Any], base: Job) -> dict[str, Any]:
         "tuning": read_tuning(body) if "studySpec" in body else base.tuning,
         **fields.plain_fields(spec),
     }
+
+
+def merge_passthrough(
+    job: Job | None, document: SourceMap, full_job: Job | None
+) -> tuple[Job | None, list[YamlProblem]]:
+    """Return a job with its ``vertex`` section merged into it, and the section's problems.
+
+    `full_job` is the job that the section belongs to, if the document is only a part of it.
+    """
+    from distlaunch.job.vertex import proto
+
+    data = document.data[_PASSTHROUGH]
+    is_tuned = document.data.get("tuning") or (full_job and vertex.is_tuned(full_job))
+    is_tuned = is_tuned or not fields.TUNED.isdisjoint(map(fields.json_name, data))
+    collection = "hyperparameterTuningJobs" if is_tuned else "customJobs"
+    parsed = proto.parse(proto.MESSAGES[collection], data, as_text=True)
+    problems = [
+        _vertex_problem(document, each.path, each.message, of_key=each.of_key)
+        for each in parsed.problems
+    ]
+    if job is None or problems:
+        return job, problems
+    if full_job is not None:
+        conflicts = _conflicts(replace(full_job, vertex=parsed.json), document, parsed)
+        of_options = [each for each in conflicts if each.location.option]
+        return replace(job, vertex=parsed.json), of_options
+    in_section = job_fields(parsed.json, job)
+    unset = {key: value for key, value in in_section.items() if not document.data.get(key)}
+    job = replace(job, vertex=parsed.json, **unset)
+    return job, _conflicts(job, document, parsed)
+
+
+def _conflicts(job: Job, document: SourceMap, parsed: ParsedMessage) -> list[YamlProblem]:
+    """Return the fields of the section that another key of the file sets to another value."""
+    # The image and the args belong to the job, also when they are not known yet.
+    known = replace(job, args=job.args or ("ARGS",))
+    folder = job.bucket and f"{job.bucket}/{job.name}/JOB_ID"
+    body = vertex.plain_request(known, image="IMAGE", labels={}, job_dir=folder)
+    problems = []
+    for path, value in fields.leaves(parsed.json):
+        key = next((_JOB_KEYS[step] for step in reversed(path) if step in _JOB_KEYS), None)
+        if key and _value_at(body, path) != value:
+            message = f"{describe_value(value)} conflicts with {key}; set it there"
+            problems.append(_vertex_problem(document, parsed.origins[path], message))
+    return problems
+
+
+def _value_at(body: Any, path: FieldPath) -> Any:
+    try:
+        for step in path:
+            body = body[step]
+    except (LookupError, TypeError):
+        return None
+    return body
+
+
+def _vertex_problem(
+    document: SourceMap, path: FieldPath, message: str, *, of_key: bool = False
+) -> YamlProblem:
+    full_path = (_PASSTHROUGH, *path)
+    location = document.location(full_path, of_key=of_key)
+    return YamlProblem(location, f"{dotted_path(full_path)}: {message}")
 
 
 def _message_name(document: Document, path: Path) -> MessageName:

@@ -1,10 +1,11 @@
-"""A Tuning ↔ the fields of a HyperparameterTuningJob.
+"""A Tuning ↔ the fields of a HyperparameterTuningJob, and the values of its parameters.
 
 Vertex AI appends each trial's values to the program's args: ``--learning-rate=0.1``.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Literal
 
 from distlaunch.job.model import ChoiceParameter, RangeParameter, Scale, Tuning
@@ -63,6 +64,15 @@ def write_tuning(tuning: Tuning, body: dict[str, Any]) -> None:
         study["algorithm"] = _name(_ALGORITHMS, tuning.algorithm)
     body["maxTrialCount"] = tuning.trials
     body["parallelTrialCount"] = tuning.parallel_trials
+
+
+def interpolate(low: float, high: float, scale: Scale, fraction: float) -> float:
+    """Return the number at a fraction (0 to 1) of a range, as Vertex AI's scales define it."""
+    if scale == "log":
+        return low * math.pow(high / low, fraction)
+    if scale == "reverse_log":
+        return high + low - low * math.pow(high / low, 1 - fraction)
+    return low + (high - low) * fraction
 
 
 def _read_parameter(
