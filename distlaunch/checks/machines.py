@@ -157,8 +157,8 @@ def _combination_problems(
 
 
 def _architecture_problems(pool: PoolRequest, catalogue: Catalogue) -> Iterator[Problem]:
-    kind = catalogue.machines.get(pool.machine)
-    if kind is not None and kind.architecture != "amd64" and pool.image is None:
+    kind = catalogue.machine(pool.machine)
+    if kind.architecture != "amd64" and pool.image is None:
         yield error(
             "image-architecture",
             pool.key("machine"),
@@ -184,7 +184,7 @@ def _names_in_regions(request: JobRequest, available: Availability) -> Iterator[
     """Yield the names under which regions offer a job's accelerators, as far as known."""
     catalogue = available.catalogue
     for pool in request.pools:
-        kind = catalogue.machines.get(pool.machine)
+        kind = catalogue.machine(pool.machine)
         name = offered_as(kind, pool.accelerator, pool.accelerator_count)
         if name in catalogue.accelerators and not catalogue.is_retired(name, available.today):
             yield name
@@ -204,7 +204,7 @@ def _offer_problems(name: str, names: Iterable[str], available: Availability) ->
             f"to {FILE_NAME}",
         )
     elif not is_offered:
-        is_elsewhere = name in catalogue.regions[region].not_for_training
+        is_elsewhere = name in catalogue.regions[region]
         other_uses = ", though it has some for other uses" if is_elsewhere else ""
         message = f"{region} offers no {name} for training{other_uses}"
         yield error("accelerator-not-in-region", "region", message, _move_to(regions))
@@ -217,8 +217,8 @@ def _move_to(regions: list[str]) -> str:
 def _tpu_problems(
     pool: PoolRequest, request: JobRequest, catalogue: Catalogue
 ) -> Iterator[Problem]:
-    kind = catalogue.machines.get(pool.machine)
-    if kind is None or not kind.has_tpu:
+    kind = catalogue.machine(pool.machine)
+    if not kind.has_tpu:
         return
     if len(request.pools) > 1:
         message = f"a job on TPUs has one pool, got {len(request.pools)}"
@@ -248,13 +248,13 @@ def _flex_start_problems(request: JobRequest, available: Availability) -> Iterat
     for pool in request.pools:
         if catalogue.may_flex_start(machine_of(pool)):
             continue
-        name, kind = pool.accelerator, catalogue.machines.get(pool.machine)
+        name, tpu = pool.accelerator, catalogue.machine(pool.machine).tpu
         others = available.replacements(machine_of(pool), catalogue.flex_start)
         yield error(
             "flex-start-accelerator",
             pool.key("accelerator.type" if name else "accelerator"),
             f"FLEX_START starts jobs on {join_names(catalogue.flex_start, 'or')}, and this is on "
-            f"{name or (kind.tpu if kind else None) or 'CPUs'}",
+            f"{name or tpu or 'CPUs'}",
             f"{change_to(machine_of(pool), others)}, or scheduling.strategy: SPOT",
         )
     if len({machine_of(pool) for pool in request.pools}) > 1:

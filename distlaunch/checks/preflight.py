@@ -74,7 +74,7 @@ def run_checks(
         session = None  # it runs jobs, and has no project with quotas
     elif session is None and not options.offline:
         session = _connect(launch, problems)
-    book = price.load_prices(request, price.price_file(launch.folder, options.prices))
+    book = price.load_prices(request, launch.folder, options.prices)
     cloud = BackgroundTask(lambda: _cloud_problems(launch, request, session, catalogue))
     message = BackgroundTask(lambda: list(_message_problems(launch, request)))
     image = check_image(launch, offline=options.offline)
@@ -117,7 +117,7 @@ def skip_checks(launch: LaunchRequest, options: CheckOptions) -> Report:
     cluster, image = launch.job.cluster.describe(), check_image(launch).plan
     request = job_request(launch)
     catalogue = machine_catalogue.of_project(launch.folder, options.catalogue)
-    prices = price.load_prices(request, price.price_file(launch.folder, options.prices))
+    prices = price.load_prices(request, launch.folder, options.prices)
     cost = price.estimate_cost(request, catalogue, prices)
     return Report(request, cluster, image=image, is_checked=False, cost=cost)
 

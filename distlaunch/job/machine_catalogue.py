@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 FILE_NAME = "distlaunch.catalogue.yaml"
 """The file in a project folder that extends the catalogue."""
 
-_TRAINING, _ELSEWHERE = "training", "elsewhere"  # values of the catalogue's regions
 _POD_CORES = 8  # of a TPU_V2 or TPU_V3; one with more is a pod
 _PODS = {"TPU_V2": "TPU_V2_POD", "TPU_V3": "TPU_V3_POD"}
 _GBPS_PER_VCPU = 2  # of N1 machines with GPUs
@@ -83,19 +82,6 @@ class MachineType:
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
-    """A region: the accelerators for training (None if unknown), and those for other uses only."""
-
-    training: frozenset[str] | None = None
-    not_for_training: frozenset[str] = frozenset()
-
-    @property
-    def accelerators(self) -> frozenset[str]:
-        """All accelerators of the region."""
-        return (self.training or frozenset()) | self.not_for_training
-
-
-@dataclass(frozen=True, slots=True)
 class RetiredAccelerator:
     """An accelerator that Google withdraws: from which day, and replacements, the closest first."""
 
@@ -116,6 +102,7 @@ class RetiredMachine:
 class Catalogue:
     """Machines, regions and retired names; `flex_start` are the accelerators for FLEX_START.
 
+    `regions` are the uses of their accelerators, training or elsewhere, empty if unknown.
     `families` are what the machines of a family have in common; `compute_capability` is NVIDIA's
     number by accelerator, and `accelerator_quotas` are the quotas that do not have its name.
     """
@@ -124,7 +111,7 @@ class Catalogue:
     date: str
     families: Mapping[str, Mapping[str, Any]]
     machines: Mapping[str, MachineType]
-    regions: Mapping[str, Region]
+    regions: Mapping[str, Mapping[str, str]]
     flex_start: tuple[str, ...]
     compute_capability: Mapping[str, float]
     accelerator_quotas: Mapping[str, str]
@@ -140,16 +127,14 @@ class Catalogue:
         """All accelerators that the catalogue mentions."""
         on_machines = {name for kind in self.machines.values() for name in kind.accelerators}
         tpus = {kind.tpu for kind in self.machines.values() if kind.tpu}
-        in_regions = {name for region in self.regions.values() for name in region.accelerators}
+        in_regions = {name for uses in self.regions.values() for name in uses}
         return frozenset(on_machines | tpus | in_regions | self.retired_accelerators.keys())
 
     def offers(self, region: str, accelerator: str) -> bool | None:
         """Return whether a region offers an accelerator for training, None if unknown."""
-        known = self.regions.get(region)
-        if known is None or known.training is None:
-            return None
-        is_anywhere = any(accelerator in each.accelerators for each in self.regions.values())
-        return accelerator in known.training if is_anywhere else None
+        uses = self.regions.get(region)
+        is_anywhere = any(accelerator in each for each in self.regions.values())
+        return uses.get(accelerator) == "training" if uses and is_anywhere else None
 
     def regions_with(self, accelerator: str) -> tuple[str, ...]:
         """Return the regions that are known to offer an accelerator for training."""
@@ -178,8 +163,8 @@ class Catalogue:
     def replacements(self, accelerator: str, count: int, machine_type: str) -> tuple[str, ...]:
         """Return the replacements of a retired accelerator that a machine takes, closest first."""
         names = self.retired_accelerators[accelerator].replacements
-        machine = self.machines.get(machine_type)
-        fitting = tuple(name for name in names if machine and machine.takes(name, count))
+        machine = self.machine(machine_type)
+        fitting = tuple(name for name in names if machine.takes(name, count))
         return fitting or tuple(names)
 
     def _size(self, machine: str) -> tuple[float, float]:
@@ -187,10 +172,10 @@ class Catalogue:
         return kind.cpus or math.inf, kind.memory_gb or math.inf
 
 
-def offered_as(kind: MachineType | None, accelerator: str | None, count: int) -> str | None:
+def offered_as(kind: MachineType, accelerator: str | None, count: int) -> str | None:
     """Return the name under which regions offer a machine's accelerator, None without one."""
     if accelerator is None:
-        return kind.tpu if kind else None
+        return kind.tpu
     return _PODS.get(accelerator, accelerator) if count > _POD_CORES else accelerator
 
 
@@ -236,7 +221,7 @@ def _catalogue(data: Mapping[str, Any]) -> Catalogue:
         machines={
             name: _machine(name, entry, families) for name, entry in data["machines"].items()
         },
-        regions={name: _region(entry) for name, entry in data["regions"].items()},
+        regions=data["regions"],
         flex_start=tuple(data["flex_start"]),
         compute_capability=data["compute_capability"],
         accelerator_quotas=data["accelerator_quotas"],
@@ -258,15 +243,6 @@ def _machine(
     fields = {**families.get(family, {}), **entry, "family": family}
     needs_accelerator = bool(fields.get("accelerators")) and fields.get("needs_accelerator", False)
     return MachineType(**{**fields, "needs_accelerator": needs_accelerator})
-
-
-def _region(entry: Mapping[str, str]) -> Region:
-    if not entry:
-        return Region()
-    return Region(
-        frozenset(name for name, use in entry.items() if use == _TRAINING),
-        frozenset(name for name, use in entry.items() if use == _ELSEWHERE),
-    )
 
 
 def _day(entry: Mapping[str, Any]) -> dt.date:

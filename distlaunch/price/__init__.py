@@ -1,6 +1,6 @@
 """The price of a job: from the user's price file, from the bundled list, or unknown."""
 
-from distlaunch.price.book import load_prices, price_file
+from distlaunch.price.book import load_prices
 from distlaunch.price.costs import (
     Cost,
     MachineOption,
@@ -18,5 +18,4 @@ __all__ = [
     "estimate_cost",
     "format_options",
     "load_prices",
-    "price_file",
 ]

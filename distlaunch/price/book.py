@@ -94,20 +94,16 @@ class PriceBook:
         return None
 
 
-def price_file(folder: Path, chosen: Path | None = None) -> Path | None:
-    """Return the user's price file: the chosen one, else the project's, if any."""
-    own = folder / FILE_NAME
-    return chosen or (own if own.exists() else None)
+def load_prices(request: JobRequest, folder: Path, chosen: Path | None = None) -> PriceBook:
+    """Return the prices for a job: those of the user's file, and the bundled list in USD.
 
-
-def load_prices(request: JobRequest, file: Path | None) -> PriceBook:
-    """Return the prices for a job: those of a user's file, and the bundled list in USD.
-
-    DistlaunchError is raised if that file is invalid, with line and column.
+    The file is the chosen one, else the project's, if any. DistlaunchError is raised if it is
+    invalid, with line and column.
     """
-    own = read_price_file(file) if file else PriceFile()
+    file = chosen or folder / FILE_NAME
+    own = read_price_file(file) if chosen or file.exists() else PriceFile()
     own_prices = own.regions.get(request.region, {}).get(request.strategy, {})
-    name = display_path(file) if file else FILE_NAME
+    name = display_path(file)
     listed = load_list_prices() if own.currency == "USD" else None
     return PriceBook(request.region, request.strategy, own.currency, own_prices, name, listed)
 

@@ -13,7 +13,7 @@ from distlaunch import timestamps
 from distlaunch.job import machine_catalogue
 from distlaunch.job.model import Machine
 from distlaunch.job.vertex.view import machine_of
-from distlaunch.price.book import FILE_NAME, load_prices, price_file
+from distlaunch.price.book import FILE_NAME, load_prices
 from distlaunch.text import duration, table
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def cost_so_far(job: JobStatus, folder: Path) -> dict[str, Any] | None:
         `is_estimate`.
     """
     catalogue = machine_catalogue.of_project(folder)
-    prices = load_prices(job.request, price_file(folder))
+    prices = load_prices(job.request, folder)
     cost = estimate_cost(replace(job.request, trials=1), catalogue, prices)
     if cost.an_hour is None:
         return None

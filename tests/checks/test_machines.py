@@ -171,18 +171,18 @@ def with_accelerator(name):
 def test_an_accelerator_passes_in_the_regions_that_offer_it():
     for name in KNOWN.accelerators - RETIRED:
         wanted = with_accelerator(name)
-        for region, kind in KNOWN.regions.items():
+        for region, uses in KNOWN.regions.items():
             problems_there = check(wanted, region=region)
-            if kind.training is None:
+            if not uses:
                 [problem] = problems_there
                 assert problem.severity == "warning"
                 assert problem.code == "accelerator-in-region-unknown"
-            elif name in kind.training:
+            elif uses.get(name) == "training":
                 assert problems_there == []
             else:
                 [problem] = problems_there
                 assert (problem.code, problem.where) == ("accelerator-not-in-region", "region")
-                assert ("for other uses" in problem.what) == (name in kind.not_for_training)
+                assert ("for other uses" in problem.what) == (name in uses)
                 others = re.split(", | or ", problem.remedy.removeprefix("write region: "))
                 assert set(others) == set(KNOWN.regions_with(name))
 

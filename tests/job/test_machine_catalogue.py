@@ -127,7 +127,7 @@ def test_machines_with_an_accelerator_come_the_smallest_first():
     ],
 )
 def test_regions_have_names_of_their_own_for_pods(machine, accelerator, count, name):
-    assert offered_as(KNOWN.machines.get(machine), accelerator, count) == name
+    assert offered_as(KNOWN.machine(machine), accelerator, count) == name
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_users_file_adds_overrides_and_removes(own):
     names = ["NVIDIA_L4", "NVIDIA_Z1", "NVIDIA_TESLA_T4", "NVIDIA_TESLA_V100"]
     offered = [merged.offers("us-central1", name) for name in names]
     assert offered == [False, True, False, True]
-    assert merged.regions["mars-north1"].training is None
+    assert merged.regions["mars-north1"] == {}
     assert "us-west4" not in merged.regions
     assert merged.flex_start == ("NVIDIA_Z1",)
     assert merged.retired_accelerators["NVIDIA_Z1"].since == date(2030, 1, 31)

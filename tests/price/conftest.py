@@ -34,7 +34,7 @@ def cost(known, tmp_path, monkeypatch):
 
     def run(job, own=""):
         file = tmp_path / price.book.FILE_NAME
-        file.write_text(own)
-        return price.estimate_cost(job, known, price.load_prices(job, file if own else None))
+        file.write_text(own or "{}")
+        return price.estimate_cost(job, known, price.load_prices(job, tmp_path))
 
     return run

@@ -33,6 +33,9 @@ PLAIN_FIELDS = {
 }
 """Fields of a Job that are copied as they are, and their names in a CustomJobSpec."""
 
+SCHEDULING_FIELDS = {"timeout": "timeout", "max_wait": "maxWaitDuration"}
+"""The durations of a `Scheduling`, and their names in a CustomJobSpec's scheduling."""
+
 PROGRAM_FIELDS = {
     "containerSpec": {"imageUri": "image", "command": "command", "args": "args"},
     "pythonPackageSpec": {

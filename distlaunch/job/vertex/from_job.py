@@ -15,7 +15,7 @@ from distlaunch.job import reduction_server
 from distlaunch.job.model import Program
 from distlaunch.job.tf_config import EXPECTED_GPUS
 from distlaunch.job.vertex import fields
-from distlaunch.job.vertex.fields import PLAIN_FIELDS, PROGRAM_FIELDS, SPECS
+from distlaunch.job.vertex.fields import PLAIN_FIELDS, PROGRAM_FIELDS, SCHEDULING_FIELDS, SPECS
 from distlaunch.job.vertex.tuning import read_tuning, write_tuning
 
 if TYPE_CHECKING:
@@ -196,15 +196,14 @@ def _merge_env(entries: list[dict[str, Any]], env: dict[str, str]) -> list[dict[
 
 def _set_scheduling(spec: dict[str, Any], scheduling: Scheduling) -> None:
     section = spec.get("scheduling", {})
-    waits = scheduling.strategy == "FLEX_START"
     if fields.strategy(section) != scheduling.strategy:
         section["strategy"] = scheduling.strategy
-    for field, seconds in (
-        ("timeout", scheduling.timeout),
-        ("maxWaitDuration", None if scheduling.regions and not waits else scheduling.max_wait),
-    ):
-        if seconds is not None and fields.seconds(section, field) != seconds:
-            section[field] = f"{seconds}s"
+    if scheduling.regions and scheduling.strategy != "FLEX_START":
+        scheduling = replace(scheduling, max_wait=None)  # after it, the job moves
+    for name, json_name in SCHEDULING_FIELDS.items():
+        seconds = getattr(scheduling, name)
+        if seconds is not None and fields.seconds(section, json_name) != seconds:
+            section[json_name] = f"{seconds}s"
     if section:
         spec["scheduling"] = section
 

@@ -259,14 +259,14 @@ def _cluster(specs: list[dict[str, Any]]) -> Cluster:
 
 
 def _scheduling(section: Mapping[str, Any], base: Scheduling) -> Scheduling:
-    timeout = fields.seconds(section, "timeout")
-    max_wait = fields.seconds(section, "maxWaitDuration")
-    return replace(
-        base,
-        strategy=fields.strategy(section) if "strategy" in section else base.strategy,
-        timeout=base.timeout if timeout is None else timeout,
-        max_wait=base.max_wait if max_wait is None else max_wait,
-    )
+    changes: dict[str, Any] = {
+        name: fields.seconds(section, json_name)
+        for name, json_name in fields.SCHEDULING_FIELDS.items()
+        if json_name in section
+    }
+    if "strategy" in section:
+        changes["strategy"] = fields.strategy(section)
+    return replace(base, **changes)
 
 
 def _broken_rules(body: Mapping[str, Any], spec: str) -> Iterator[tuple[FieldPath, str]]:

@@ -6,7 +6,6 @@ Forecasts are written as a table and as JSON, with the Pareto front of time and 
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -17,14 +16,14 @@ from distlaunch.job.load import FILE_NAME, load_job_file
 from distlaunch.job.model import Cluster, Machine, Pool
 from distlaunch.job.vertex.view import JobRequest, PoolRequest
 from distlaunch.local.host_resources import this_machine
-from distlaunch.price import estimate_cost, load_prices, price_file
+from distlaunch.price import estimate_cost, load_prices
 from distlaunch.price.forecast.extrapolate import Target, forecast_step
 from distlaunch.price.forecast.model import LOCAL, Range, pareto_front
 from distlaunch.text import table
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from distlaunch.job.model import Job
@@ -119,7 +118,7 @@ class Clusters:
         prices: Path | None = None,
     ) -> None:
         path = project / FILE_NAME
-        self._prices = price_file(project, prices)
+        self._project, self._prices = project, prices
         self._job = job or (load_job_file(path, []) if path.exists() else None)
         self._region = region or (self._job.region if self._job else None) or _DEFAULT_REGION
         self._catalogue = machine_catalogue.of_project(project, catalogue)
@@ -169,9 +168,11 @@ class Clusters:
         shapes: list[Shape] = []
         refusals: list[str] = []
         for target, count in product(targets, workers):
-            with collect_error(refusals):
-                per_epoch = steps or math.ceil(runs[0].examples / (batch * count))
+            per_epoch = steps or math.ceil(runs[0].examples / (batch * count))
+            try:
                 shapes.append(self._forecast(runs, target, count, batch, (epochs, per_epoch)))
+            except DistlaunchError as error:
+                refusals.append(str(error))
         return shapes, list(dict.fromkeys(refusals))
 
     def _forecast(
@@ -209,17 +210,8 @@ class Clusters:
             pools.append(PoolRequest(reduction_server.KEY, servers, reduction_server.MACHINE))
         strategy = self._job.scheduling.strategy if self._job else "STANDARD"
         request = JobRequest("forecast", "", self._region, tuple(pools), strategy)
-        prices = load_prices(request, self._prices)
+        prices = load_prices(request, self._project, self._prices)
         return estimate_cost(request, self._catalogue, prices)
-
-
-@contextmanager
-def collect_error(texts: list[str]) -> Iterator[None]:
-    """Append the text of an error: what the runs are not enough for."""
-    try:
-        yield
-    except DistlaunchError as error:
-        texts.append(str(error))
 
 
 def total_for(
