@@ -71,7 +71,7 @@ def _retired_machine(pool: PoolRequest, available: Availability) -> Problem:
     machines: tuple[Machine, ...] = (machine,)
     accelerator = machine.accelerator
     if accelerator and catalogue.is_retired(accelerator, available.today):
-        others = catalogue.retired_accelerators[accelerator].replacements
+        others = catalogue.retired_accelerators[accelerator].instead
         machines = available.replacements(machine, others)
     why = f": {retired.why}" if retired.why else ""
     message = f"machine name {pool.machine} was withdrawn on {retired.since}{why}"
@@ -90,7 +90,7 @@ def _accelerator_problems(pool: PoolRequest, available: Availability) -> Iterato
         return
     retired = catalogue.retired_accelerators.get(name or "")
     if retired is not None:
-        machines = available.replacements(machine_of(pool), retired.replacements)
+        machines = available.replacements(machine_of(pool), retired.instead)
         remedy = change_to(machine_of(pool), machines)
         if retired.since <= available.today:
             message = f"Google withdrew {name} on {retired.since}"

@@ -16,16 +16,33 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BeforeValidator, Field
 
 from distlaunch.errors import did_you_mean
 from distlaunch.job.model import Machine
+from distlaunch.job.schema import (
+    AcceleratorName,
+    MachineTypeName,
+    NonEmptyLine,
+    Number,
+    PositiveInt,
+    RegionName,
+    Section,
+    expected_error,
+    one_of,
+    text,
+)
+from distlaunch.job.validation import validate
+from distlaunch.job.yaml_document import Document, deep_merge, job_file_error, read_document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
 FILE_NAME = "distlaunch.catalogue.yaml"
 """The file in a project folder that extends the catalogue."""
@@ -33,10 +50,26 @@ FILE_NAME = "distlaunch.catalogue.yaml"
 _POD_CORES = 8  # of a TPU_V2 or TPU_V3; one with more is a pod
 _PODS = {"TPU_V2": "TPU_V2_POD", "TPU_V3": "TPU_V3_POD"}
 _GBPS_PER_VCPU = 2  # of N1 machines with GPUs
+_BUNDLED = Path(__file__).with_name("catalogue.json")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class MachineType:
+def _parse_day(value: Any) -> dt.date:
+    try:
+        if isinstance(value, str) and _DAY.fullmatch(value):
+            return dt.date.fromisoformat(value)
+    except ValueError:
+        pass
+    raise expected_error("a day such as 2026-09-15")
+
+
+_Day = Annotated[dt.date, BeforeValidator(_parse_day)]
+_Use = Annotated[str, one_of("training", "elsewhere")]
+_Topology = Annotated[str, text("a topology such as 2x4", r"[1-9][0-9]*(x[1-9][0-9]*){1,2}")]
+_Counts = Annotated[list[PositiveInt], Field(min_length=1)]
+
+
+class MachineType(Section):
     """A machine type; what is unknown is None.
 
     `accelerators` are the counts that it takes of each, `topologies` those of its `tpu`, such as
@@ -47,19 +80,23 @@ class MachineType:
     of `boot_disks` is the default.
     """
 
-    family: str
-    cpus: int | None = None
-    memory_gb: float | None = None
-    accelerators: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    family: NonEmptyLine = Field(default="", validate_default=False)  # empty for that in its name
+    cpus: PositiveInt | None = None
+    memory_gb: Number | None = None
+    accelerators: dict[AcceleratorName, _Counts] = Field(default_factory=dict)
     needs_accelerator: bool = False
-    topologies: Sequence[str] = ()
-    tpu: str | None = None
-    architecture: str = "amd64"
+    topologies: tuple[_Topology, ...] = ()
+    tpu: AcceleratorName | None = None
+    architecture: Annotated[str, one_of("amd64", "arm64")] = "amd64"
     rdma: bool = False
-    egress_gbps: int | None = None
-    gpu_egress_gbps: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    boot_disks: Sequence[str] = ("pd-ssd", "pd-standard", "hyperdisk-balanced")
-    cpu_quota: str | None = None  # None for that of its family's name
+    egress_gbps: PositiveInt | None = None
+    gpu_egress_gbps: dict[AcceleratorName, dict[PositiveInt, PositiveInt]] = Field(
+        default_factory=dict
+    )
+    boot_disks: Annotated[tuple[NonEmptyLine, ...], Field(min_length=1)] = (
+        *("pd-ssd", "pd-standard", "hyperdisk-balanced"),
+    )
+    cpu_quota: NonEmptyLine | None = None  # None for that of its family's name
     price_includes_gpus: bool = False
 
     @property
@@ -77,39 +114,47 @@ class MachineType:
         by_count = self.gpu_egress_gbps.get(accelerator or "")
         if by_count is None:
             return self.egress_gbps
-        limit = by_count.get(str(count))
+        limit = by_count.get(count)
         return limit and min(_GBPS_PER_VCPU * (self.cpus or 0), limit)
 
 
-@dataclass(frozen=True, slots=True)
-class RetiredAccelerator:
+class RetiredAccelerator(Section):
     """An accelerator that Google withdraws: from which day, and replacements, the closest first."""
 
-    since: dt.date
-    replacements: Sequence[str] = ()
+    since: _Day
+    instead: tuple[AcceleratorName, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RetiredMachine:
-    """A former name of a machine, from which day, and the machine in current names."""
+class RetiredMachine(Section):
+    """A former name of a machine, from which day, and the machine in current names.
 
-    since: dt.date
-    replacement: Machine  # its accelerator may be retired, too
-    why: str | None = None  # the replacement is not the same machine, if it is not
+    `why` it is not the same machine, if it is not.
+    """
+
+    since: _Day
+    machine: MachineTypeName
+    accelerator: AcceleratorName | None = None  # which may be retired, too
+    count: PositiveInt = 1
+    why: NonEmptyLine | None = None
+
+    @property
+    def replacement(self) -> Machine:
+        """The machine in current names."""
+        return Machine(self.machine, self.accelerator, self.count if self.accelerator else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
     """Machines, regions and retired names; `flex_start` are the accelerators for FLEX_START.
 
-    `regions` are the uses of their accelerators, training or elsewhere, empty if unknown.
-    `families` are what the machines of a family have in common; `compute_capability` is NVIDIA's
-    number by accelerator, and `accelerator_quotas` are the quotas that do not have its name.
+    `date` is that of the bundled catalogue. `regions` are the uses of their accelerators, training
+    or elsewhere, empty if unknown. `families` are what the machines of a family have in common;
+    `compute_capability` is NVIDIA's number by accelerator, and `accelerator_quotas` are the quotas
+    that do not have its name.
     """
 
-    source: str
     date: str
-    families: Mapping[str, Mapping[str, Any]]
+    families: Mapping[str, MachineType]
     machines: Mapping[str, MachineType]
     regions: Mapping[str, Mapping[str, str]]
     flex_start: tuple[str, ...]
@@ -120,7 +165,7 @@ class Catalogue:
 
     def machine(self, name: str) -> MachineType:
         """Return a machine type; of an unknown one, what the family in its name has in common."""
-        return self.machines.get(name) or _machine(name, {}, self.families)
+        return self.machines.get(name) or _of_family(name, MachineType(), self.families)
 
     @property
     def accelerators(self) -> frozenset[str]:
@@ -162,14 +207,33 @@ class Catalogue:
 
     def replacements(self, accelerator: str, count: int, machine_type: str) -> tuple[str, ...]:
         """Return the replacements of a retired accelerator that a machine takes, closest first."""
-        names = self.retired_accelerators[accelerator].replacements
+        names = self.retired_accelerators[accelerator].instead
         machine = self.machine(machine_type)
         fitting = tuple(name for name in names if machine.takes(name, count))
-        return fitting or tuple(names)
+        return fitting or names
 
     def _size(self, machine: str) -> tuple[float, float]:
         kind = self.machines[machine]
         return kind.cpus or math.inf, kind.memory_gb or math.inf
+
+
+class _RetiredSection(Section):
+    """``retired``."""
+
+    accelerators: dict[AcceleratorName, RetiredAccelerator]
+    machines: dict[MachineTypeName, RetiredMachine]
+
+
+class _CatalogueSection(Section):
+    """The whole file."""
+
+    families: dict[NonEmptyLine, MachineType]
+    machines: dict[MachineTypeName, MachineType]
+    regions: dict[RegionName, dict[AcceleratorName, _Use]]
+    flex_start: Annotated[tuple[AcceleratorName, ...], Field(min_length=1)]
+    compute_capability: dict[AcceleratorName, float]
+    accelerator_quotas: dict[AcceleratorName, NonEmptyLine]
+    retired: _RetiredSection
 
 
 def offered_as(kind: MachineType, accelerator: str | None, count: int) -> str | None:
@@ -187,11 +251,7 @@ def chips(topology: str) -> int:
 
 def load(file: Path | None) -> Catalogue:
     """Return the catalogue, extended by a user's file."""
-    if file is None:
-        return bundled()
-    from distlaunch.job.catalogue_file import extend_catalogue
-
-    return _catalogue(extend_catalogue(_data(), file))
+    return _read(read_document(file), file) if file else bundled()
 
 
 def of_project(folder: Path, chosen: Path | None = None) -> Catalogue:
@@ -203,55 +263,42 @@ def of_project(folder: Path, chosen: Path | None = None) -> Catalogue:
 @cache
 def bundled() -> Catalogue:
     """Return the catalogue of this release."""
-    return _catalogue(_data())
+    return _read(Document("{}"), _BUNDLED)
 
 
-def _data() -> dict[str, Any]:
-    text = Path(__file__).with_name("catalogue.json").read_text(encoding="utf-8")
-    data: dict[str, Any] = json.loads(text)
-    return data
-
-
-def _catalogue(data: Mapping[str, Any]) -> Catalogue:
-    retired, families = data["retired"], data["families"]
+def _read(document: Document, path: Path) -> Catalogue:
+    """Merge a user's document into the bundled data; its problems are a JobFileError."""
+    data = json.loads(_BUNDLED.read_bytes())
+    date = data.pop("date")
+    del data["source"]
+    own = _without_empty(document.data)
+    if isinstance(own.get("retired"), dict):
+        own["retired"] = _without_empty(own["retired"])
+    document.data = deep_merge(data, own, drop_none=True)
+    section, problems = validate(document, _CatalogueSection)
+    if section is None or problems:
+        raise job_file_error(path, problems)
+    fields = dict(section)
+    retired, machines, families = fields.pop("retired"), section.machines, section.families
+    fields["machines"] = {name: _of_family(name, machines[name], families) for name in machines}
     return Catalogue(
-        source=data["source"],
-        date=data["date"],
-        families=families,
-        machines={
-            name: _machine(name, entry, families) for name, entry in data["machines"].items()
-        },
-        regions=data["regions"],
-        flex_start=tuple(data["flex_start"]),
-        compute_capability=data["compute_capability"],
-        accelerator_quotas=data["accelerator_quotas"],
-        retired_accelerators={
-            name: RetiredAccelerator(_day(entry), entry.get("instead", ()))
-            for name, entry in retired["accelerators"].items()
-        },
-        retired_machines={
-            name: RetiredMachine(_day(entry), _replacement(entry), entry.get("why"))
-            for name, entry in retired["machines"].items()
-        },
+        date, **fields, retired_accelerators=retired.accelerators, retired_machines=retired.machines
     )
 
 
-def _machine(
-    name: str, entry: Mapping[str, Any], families: Mapping[str, Mapping[str, Any]]
-) -> MachineType:
-    family = entry.get("family") or name.partition("-")[0].upper()
-    fields = {**families.get(family, {}), **entry, "family": family}
+def _without_empty(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out sections that are written without content."""
+    return {key: value for key, value in section.items() if value is not None}
+
+
+def _of_family(name: str, kind: MachineType, families: Mapping[str, MachineType]) -> MachineType:
+    """Return a machine type with what it does not set of its family's."""
+    fields: dict[str, Any] = {"family": kind.family or name.partition("-")[0].upper()}
+    common = families.get(fields["family"], kind)
+    fields |= {key: getattr(common, key) for key in common.model_fields_set}
+    fields |= {key: getattr(kind, key) for key in kind.model_fields_set}
     needs_accelerator = bool(fields.get("accelerators")) and fields.get("needs_accelerator", False)
-    return MachineType(**{**fields, "needs_accelerator": needs_accelerator})
-
-
-def _day(entry: Mapping[str, Any]) -> dt.date:
-    return dt.date.fromisoformat(entry["since"])
-
-
-def _replacement(entry: Mapping[str, Any]) -> Machine:
-    accelerator = entry.get("accelerator")
-    return Machine(entry["machine"], accelerator, entry.get("count", 1) if accelerator else 0)
+    return MachineType.model_construct(**fields | {"needs_accelerator": needs_accelerator})
 
 
 def suggest_accelerator(name: str, known: Iterable[str]) -> str:

@@ -10,7 +10,6 @@ import math
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError
-from distlaunch.job.machine_catalogue import bundled
 
 if TYPE_CHECKING:
     from distlaunch.job.model import Cluster, Job, Machine, Pool
@@ -79,6 +78,8 @@ def _training(cluster: Cluster) -> dict[str, Pool]:
 
 
 def _egress_gbps(machine: Machine) -> int:
+    from distlaunch.job.machine_catalogue import bundled
+
     kind = bundled().machines.get(machine.type)
     gbps = kind.egress_limit(machine.accelerator, machine.accelerator_count) if kind else None
     if gbps is None:
