@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from distlaunch.errors import ImageError, os_reason
 from distlaunch.events import Notice
 from distlaunch.image.plan import with_secrets
+from distlaunch.image.reference import Reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from distlaunch.image.dockerfile_parser import Dockerfile
     from distlaunch.image.layers import Layer
     from distlaunch.image.plan import BuildInputs, Environment, ImagePlan
-    from distlaunch.image.reference import Reference
     from distlaunch.image.registry.manifests import ImageSettings
 
 
@@ -156,16 +156,19 @@ class _Build:
     def _push_wheels(
         self, environment: Environment, reference: Reference, no_docker: ImageError
     ) -> str:
-        """Build the environment without Docker, if its Dockerfile runs nothing but pip."""
-        from distlaunch.image.wheels import environment_layer, plan_installation
+        """Build the environment without Docker, if its Dockerfile is distlaunch's."""
+        from distlaunch.image.wheels import install_environment
 
+        if environment.spec is None:
+            template = "the project's templates/Dockerfile.j2"
+            raise ImageError(f"Docker is needed for {template}; {no_docker}") from no_docker
+        base = Reference.parse(environment.dockerfile.stages[0].base)
         try:
-            plan = plan_installation(environment, self.inputs.folder)
             warning = f"{no_docker}; assembling the environment of wheels, with pip alone"
             self.show(Notice(warning, "warning"))
             with _scratch_folder() as folder:
-                layer = environment_layer(plan, folder, self.progress)
-                return self._append(plan.base, reference, layer, plan.settings)
+                layer, settings = install_environment(environment.spec, base, folder, self.progress)
+                return self._append(base, reference, layer, settings)
         except ImageError as error:
             raise ImageError(f"{error}; with Docker: {no_docker}") from error
 

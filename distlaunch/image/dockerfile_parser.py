@@ -11,8 +11,6 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from distlaunch.image.registry.manifests import ImageSettings
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -188,46 +186,14 @@ def read_dockerfile(
     return Dockerfile(head, tuple(stages), build_args, variables)
 
 
-def code_settings(dockerfile: Dockerfile) -> ImageSettings | None:
-    """Return the settings of a last stage that copies the project's files to its WORKDIR.
-
-    None if it does anything else besides setting ENTRYPOINT.
-    """
-    if len(dockerfile.stages) < 2:
-        return None
-    environment, last = dockerfile.stages[-2:]
-    copies, entrypoints = [], []
-    for each in last.instructions:
-        if each.word == "COPY" and (each.array or tuple(each.rest.split())) == (".", "."):
-            copies.append(each)
-        elif each.word == "ENTRYPOINT" and each.array:
-            entrypoints.append(each.array)
-        else:
-            return None
-    folders = [each.rest.strip('"') for each in environment.instructions if each.word == "WORKDIR"]
-    is_code = last.base.lower() == environment.name and copies and entrypoints
-    if not (is_code and folders and folders[-1].startswith("/") and "$" not in folders[-1]):
-        return None
-    return ImageSettings(entrypoints[-1], workdir=folders[-1])
-
-
-def parse_pairs(text: str, variables: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the pairs of ``NAME=VALUE …`` with the variables expanded.
-
-    None for the old form ``NAME VALUE`` and for what Docker does not expand either. See
-    https://docs.docker.com/reference/dockerfile/#environment-replacement.
-    """
-    words = _WORD.findall(text)
-    if "$" in _USE.sub("", text) or not all("=" in word for word in words):
-        return None
-    return dict(_unquoted(word, variables).split("=", 1) for word in words)
-
-
 def expand(word: str, variables: Mapping[str, str]) -> str | None:
-    """Return a word with its variables expanded, None if the value of one is not known."""
+    """Return a word without quotes and with its variables expanded, None if one is not known.
+
+    See https://docs.docker.com/reference/dockerfile/#environment-replacement.
+    """
     if "$" in _USE.sub("", word) or not variable_names(word) <= variables.keys():
         return None
-    return _unquoted(word, variables)
+    return "".join(_value(piece, variables) for piece in _PIECE.finditer(word))
 
 
 def variable_names(word: str) -> set[str]:
@@ -255,13 +221,11 @@ def _known_values(
         return {}
     # The old form of ENV has no equals sign.
     words = _WORD.findall(re.sub(r"^(\w+)\s+(\S+)$", r"\1=\2", instruction.rest))
-    values = parse_pairs(" ".join(word for word in words if "=" in word), known) or {}
+    pairs = [word.split("=", 1) for word in words if "=" in word]
+    expanded = {name: expand(value, known) for name, value in pairs}
+    values = {name: value for name, value in expanded.items() if value is not None}
     names = {word.partition("=")[0] for word in words} if instruction.word == "ARG" else set()
     return values | {name: build_args[name] for name in names & build_args.keys()}
-
-
-def _unquoted(word: str, variables: Mapping[str, str]) -> str:
-    return "".join(_value(piece, variables) for piece in _PIECE.finditer(word))
 
 
 def _value(piece: re.Match[str], variables: Mapping[str, str]) -> str:

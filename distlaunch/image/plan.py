@@ -16,12 +16,13 @@ from distlaunch.image.dockerfile_parser import (
     Dockerfile,
     Instruction,
     below,
-    code_settings,
     read_dockerfile,
 )
+from distlaunch.image.entrypoint import read_contents
 from distlaunch.image.pip_secrets import FOLDER, VARIABLES
 from distlaunch.image.recipe import read_recipe
 from distlaunch.image.reference import Reference
+from distlaunch.image.registry.manifests import ImageSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from distlaunch.image.context import Context, ContextFile
     from distlaunch.image.dockerfile_parser import Stage
-    from distlaunch.image.registry.manifests import ImageSettings
+    from distlaunch.image.recipe import EnvironmentSpec
     from distlaunch.job.model import Job
 
 _T = TypeVar("_T")
@@ -53,6 +54,7 @@ class Environment:
     dockerfile: Dockerfile  # with base images by digest
     files: tuple[ContextFile, ...]  # that it copies
     code: ImageSettings  # of the last stage, which copies the code to `workdir`
+    spec: EnvironmentSpec | None = None  # None for a template of the project
 
     @property
     def project_files(self) -> tuple[ContextFile, ...]:
@@ -181,34 +183,43 @@ def _read_inputs(job: Job, folder: Path, pin: Callable[[Dockerfile], Dockerfile]
     """Read what an image is built from; base images are looked up while files are hashed."""
     from distlaunch.image.context import read_context
 
-    texts = read_recipe(job, folder)
+    recipe = read_recipe(job, folder)
     target = job.image.target
-    dockerfile = read_dockerfile(texts.dockerfile, job.image.build_args, target)
+    dockerfile = read_dockerfile(recipe.dockerfile, job.image.build_args, target)
     names = [stage.name for stage in dockerfile.stages if stage.name]
     if target and (not names or dockerfile.stages[-1].name != target.lower()):
         remedy = f"it has {', '.join(names)}" if names else "name one with FROM IMAGE AS NAME"
         raise ImageError(f"image.target: the Dockerfile has no stage {target!r}; {remedy}")
-    reading = BackgroundTask(lambda: read_context(folder, texts.ignore))
+    reading = BackgroundTask(lambda: read_context(folder, recipe.ignore))
     dockerfile = pin(dockerfile)
-    named = str(texts.own_dockerfile or "Dockerfile"), str(texts.own_ignore or ".dockerignore")
-    inputs = BuildInputs(folder, dockerfile, reading.result(), None, texts.wheel, *named)
-    if texts.own_dockerfile:
+    named = str(recipe.own_dockerfile or "Dockerfile"), str(recipe.own_ignore or ".dockerignore")
+    inputs = BuildInputs(folder, dockerfile, reading.result(), None, recipe.wheel, *named)
+    if recipe.own_dockerfile:
         return inputs
-    return replace(inputs, environment=environment_of(dockerfile, inputs.files))
+    environment = split_environment(dockerfile, inputs.files, recipe.environment)
+    return replace(inputs, environment=environment)
 
 
-def environment_of(dockerfile: Dockerfile, files: Iterable[ContextFile]) -> Environment | None:
-    """Return the environment of a Dockerfile, None if its last stage adds more than the code.
+def split_environment(
+    dockerfile: Dockerfile, files: Iterable[ContextFile], spec: EnvironmentSpec | None = None
+) -> Environment | None:
+    """Return what comes before the last stage, None if that one does more than add the code.
 
-    `files` are those that can be copied.
+    `files` are those that can be copied. `spec` is None for a template of the project.
     """
-    code = code_settings(dockerfile)
-    if code is None:
+    if len(dockerfile.stages) < 2:
         return None
-    stages = dockerfile.stages[:-1]
+    *stages, last = dockerfile.stages
+    contents = read_contents(dockerfile, ())
+    code = ImageSettings(contents.entrypoint or (), workdir=contents.workdir)
+    steps = sorted((each.word, each.flags, each.words) for each in last.instructions)
+    adds_code = [("COPY", "", (".", ".")), ("ENTRYPOINT", "", code.entrypoint)]
+    has_folder = (code.workdir or "/") != "/"
+    if not (last.base.lower() == stages[-1].name and steps == adds_code and has_folder):
+        return None
     sources = [s for stage in stages for each in stage.instructions for s in each.sources]
     copied = tuple(f for f in files if any(below(s, f.path) is not None for s in sources))
-    return Environment(replace(dockerfile, stages=stages), copied, code)
+    return Environment(replace(dockerfile, stages=tuple(stages)), copied, code, spec)
 
 
 def pin_bases(dockerfile: Dockerfile, digests: Mapping[str, str]) -> Dockerfile:
@@ -231,8 +242,7 @@ def _pin_base(stage: Stage, digests: Mapping[str, str]) -> Stage:
     if stage.base not in digests:
         return stage
     base = digests[stage.base]
-    flags = stage.start.rest.removesuffix(stage.start.arguments)
-    rest = f"{flags}{base}" + (f" AS {stage.name}" if stage.name else "")
+    rest = f"{stage.start.flags}{base}" + (f" AS {stage.name}" if stage.name else "")
     return replace(
         stage, base=base, start=Instruction("FROM", rest, f"FROM {rest}\n", stage.start.line)
     )
@@ -295,7 +305,6 @@ def _is_pip(instruction: Instruction) -> bool:
 def _with_mounts(instruction: Instruction, mounts: str) -> Instruction:
     if not _is_pip(instruction):
         return instruction
-    flags = instruction.rest.removesuffix(instruction.arguments)
     command = shlex.join(instruction.array) if instruction.array else instruction.arguments
-    rest = f"{mounts} {flags}set -a; . {FOLDER}/{VARIABLES}; set +a; {command}"
+    rest = f"{mounts} {instruction.flags}set -a; . {FOLDER}/{VARIABLES}; set +a; {command}"
     return replace(instruction, rest=rest, text=f"RUN {rest}\n")

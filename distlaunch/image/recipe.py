@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from distlaunch import __version__, resources
 from distlaunch.errors import ImageError, did_you_mean
 from distlaunch.image.requirements import has_gpus, read_requirements, read_text, sed_script
+from distlaunch.job import machine_catalogue
 from distlaunch.job.model import DEFAULT_BASE, DEFAULT_REQUIREMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import jinja2
 
@@ -24,11 +25,61 @@ if TYPE_CHECKING:
     from distlaunch.image.requirements import Requirements
     from distlaunch.job.model import Job
 
-CODE = "/app"  # where the project's files lie in the image
+CODE = "/app"  # the folder of the project's files in the image
+REQUIREMENTS = "/environment"  # that of the requirements files
 OWN_TEMPLATES = "templates"  # the folder of a project's own
+
+# Values are as ENV takes them: with variables of the base image.
+_ENV = {
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONHASHSEED": "0",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "PIP_ROOT_USER_ACTION": "ignore",
+}
+# TensorFlow opens the CUDA libraries by name, and the RUNPATH of its libtensorflow_framework.so.2
+# does not name all of their folders (2.21: not cusolver, curand, nvjitlink, nvrtc). LD_LIBRARY_PATH
+# cannot name them either: they depend on the image's Python, and a Dockerfile cannot compute a
+# variable. So it names one folder with symlinks to all libraries. That is not in /usr/local/nvidia,
+# over which Google's training services mount the driver.
+CUDA_FOLDER = "/usr/local/lib/nvidia-wheels"
+_CUDA_ENV = {
+    "LD_LIBRARY_PATH": f"{CUDA_FOLDER}:/usr/local/nvidia/lib64:/usr/local/nvidia/lib"
+    "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}",
+    "PATH": "/usr/local/nvidia/bin:$PATH",
+    "NVIDIA_VISIBLE_DEVICES": "${NVIDIA_VISIBLE_DEVICES:-all}",
+    "NVIDIA_DRIVER_CAPABILITIES": "${NVIDIA_DRIVER_CAPABILITIES:-compute,utility}",
+}
+# Of two libraries of the same name the one that is first on Python's path is used.
+LINK_CUDA = rf"""mkdir -p {CUDA_FOLDER} && \
+    for folder in $(python -c 'import sys; print(*sys.path)'); do \
+      for library in "$folder"/nvidia/*/lib/*.so*; do \
+        link="{CUDA_FOLDER}/${{library##*/}}"; \
+        if [ -e "$library" ] && [ ! -e "$link" ]; then ln -sf "$library" "$link"; fi; \
+      done; \
+    done"""
+# Google mounts it on machines with RDMA. https://docs.cloud.google.com/gemini-enterprise-agent-platform/machine-learning/training/configure-compute
+NCCL_SCRIPT = "/usr/local/gib/scripts/set_nccl_env.sh"
 
 _STAMP = re.compile(r"# rendered by distlaunch \S+, sha256 ([0-9a-f]{64}); .*\n")
 _DIRECTIVES = re.compile(r"(?:#[ \t]*[A-Za-z]+[ \t]*=.*\n)*")  # they have to stand before all else
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentSpec:
+    """What an image contains besides the project's code, in the order of its installation.
+
+    The bundled template writes it as a Dockerfile, `wheels` installs it without Docker.
+    """
+
+    base: str
+    requirements: Requirements | None  # in `REQUIREMENTS`; None if there are none
+    trainer_wheel: ContextFile | None  # below `CODE`, as in a build by hand; None if not needed
+    gpu: bool  # with symlinks to CUDA's libraries in `CUDA_FOLDER`
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """The variables, with values as ENV takes them."""
+        return _ENV | (_CUDA_ENV if self.gpu else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +95,7 @@ class Recipe:
     own_dockerfile: Path | None = None  # relative to the project; None for a rendered one
     own_ignore: Path | None = None
     wheel: ContextFile | None = None  # of the trainer package, for an image that needs it
+    environment: EnvironmentSpec | None = None  # None unless the bundled template renders the text
 
 
 def read_recipe(job: Job, folder: Path) -> Recipe:
@@ -66,8 +118,14 @@ def read_recipe(job: Job, folder: Path) -> Recipe:
         ignore = _dockerignore(job, folder, None if own else _included(job, folder))
     is_needed = trainer_wheel.is_needed(folder, paths(folder, ignore), job.main[0])
     wheel = trainer_wheel.trainer_wheel() if is_needed else None
-    text = read_text(folder, own) if own else _dockerfile(job, folder, wheel)
-    return Recipe(text, ignore, own, own_ignore, wheel)
+    if own:
+        return Recipe(read_text(folder, own), ignore, own, own_ignore, wheel)
+    base, gpu = job.image.base or DEFAULT_BASE, has_gpus(job.cluster)
+    spec = EnvironmentSpec(base, _requirements(job, folder), wheel, gpu)
+    text = _dockerfile(job, spec, folder)
+    # A copy of the bundled template gives the same text.
+    is_bundled = not _has_template(folder, "Dockerfile") or text == _dockerfile(job, spec, None)
+    return Recipe(text, ignore, None, own_ignore, wheel, spec if is_bundled else None)
 
 
 def is_rendered(text: str) -> bool:
@@ -78,27 +136,40 @@ def is_rendered(text: str) -> bool:
     return stamp[1] == _hash(text[: stamp.start()] + text[stamp.end() :])
 
 
-def _dockerfile(job: Job, folder: Path, wheel: ContextFile | None) -> str:
-    from distlaunch.image import cuda, trainer_wheel
+def _dockerfile(job: Job, spec: EnvironmentSpec, folder: Path | None) -> str:
+    """Render a Dockerfile; the project's template comes first, unless `folder` is None."""
+    from distlaunch.image import trainer_wheel
 
-    gpu = has_gpus(job.cluster)
-    pip = _requirements(job, folder)
+    pip = spec.requirements
     return render_template(
         "Dockerfile",
         folder,
         job=job,
-        base=job.image.base or DEFAULT_BASE,
-        gpu=gpu,
+        base=spec.base,
+        env=_ENV,
+        gpu=spec.gpu,
         requirements=list(pip.files) if pip else [],
+        requirements_folder=REQUIREMENTS,
         changed=pip.changed if pip else (),
-        tensorflow_script=sed_script(gpu=gpu),
-        cuda_folder=cuda.FOLDER,
-        link_cuda=cuda.LINK_COMMAND,
-        trainer_wheel=wheel.path if wheel else None,
+        tensorflow_script=sed_script(gpu=spec.gpu),
+        cuda_folder=CUDA_FOLDER,
+        cuda_env=_CUDA_ENV,
+        link_cuda=LINK_CUDA,
+        trainer_wheel=spec.trainer_wheel.path if spec.trainer_wheel else None,
         install_trainer=trainer_wheel.install_command(CODE),
-        entrypoint=cuda.entrypoint(job, folder),
+        entrypoint=_entrypoint(job, folder),
         code=CODE,
     )
+
+
+def _entrypoint(job: Job, folder: Path) -> tuple[str, ...]:
+    """Return the program; on machines with RDMA, Google's script sets NCCL's variables first."""
+    program = ("python", "-m", *job.main)
+    catalogue = machine_catalogue.of_project(folder)
+    if not any(catalogue.machine(pool.machine.type).rdma for pool in job.cluster.pools if pool):
+        return program
+    command = f'if [ -f {NCCL_SCRIPT} ]; then source {NCCL_SCRIPT}; fi; exec "$@"'
+    return ("bash", "-c", command, "bash", *program)
 
 
 def _dockerignore(job: Job, folder: Path, included: list[str] | None) -> str:
@@ -219,12 +290,16 @@ def render_template(name: str, folder: Path | None, **values: Any) -> str:
     try:
         return _environment(folder).get_template(f"{name}.j2").render(values)
     except Exception as problem:  # a template may raise whatever Python does
-        if folder is None or not (folder / OWN_TEMPLATES / f"{name}.j2").is_file():
+        if folder is None or not _has_template(folder, name):
             if isinstance(problem, CannotBeQuoted):
                 raise ImageError(f"{name}: {problem}") from None
             raise
         reason = " ".join(str(problem).split())
         raise ImageError(f"{_location(problem, folder, f'{name}.j2')}: {reason}") from None
+
+
+def _has_template(folder: Path, name: str) -> bool:
+    return (folder / OWN_TEMPLATES / f"{name}.j2").is_file()
 
 
 def _environment(folder: Path | None) -> jinja2.Environment:

@@ -1,7 +1,7 @@
 """An image's environment without Docker: pip installs wheels into a layer.
 
-Only the steps of the rendered Dockerfile are accepted, besides ENV and WORKDIR. Requirements must
-mean the same for the Python that runs pip, because pip evaluates their markers for that one.
+Requirements must mean the same for the Python that runs pip, because pip evaluates their markers
+for that one.
 """
 
 from __future__ import annotations
@@ -12,26 +12,22 @@ import json
 import os
 import posixpath
 import re
-import shlex
 import sys
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from distlaunch.errors import ImageError
-from distlaunch.image import cuda
 from distlaunch.image.base_python import find_python
 from distlaunch.image.docker import failure_reason, run_command
-from distlaunch.image.dockerfile_parser import parse_pairs
+from distlaunch.image.dockerfile_parser import expand
 from distlaunch.image.layers import LayerWriter
-from distlaunch.image.reference import Reference
+from distlaunch.image.recipe import CODE, CUDA_FOLDER, REQUIREMENTS
 from distlaunch.image.registry.client import Registry
 from distlaunch.image.registry.manifests import ImageSettings, environment_variables
-from distlaunch.image.requirements import read_requirements, sed_script
-from distlaunch.image.trainer_wheel import install_command, install_words
+from distlaunch.image.trainer_wheel import install_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,132 +35,54 @@ if TYPE_CHECKING:
 
     from distlaunch.image.base_python import BasePython
     from distlaunch.image.context import ContextFile
-    from distlaunch.image.dockerfile_parser import Instruction
     from distlaunch.image.layers import Layer
-    from distlaunch.image.plan import Environment
+    from distlaunch.image.recipe import EnvironmentSpec
+    from distlaunch.image.reference import Reference
     from distlaunch.image.requirements import Requirements
 
 _LEVEL = 1  # of gzip: wheels are large, and their libraries hardly get smaller
 # Docker's, for an image that sets none:
 # https://github.com/moby/buildkit/blob/master/util/system/path.go
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# As templates/Dockerfile.j2 has them.
-_FOLDER, _PIP = "/environment", "python -m pip install --no-cache-dir -r"
 _BESIDE = "../../"  # in a RECORD: beside the packages, e.g. bin or share
 # An interpreter's line as pip writes it, also if the interpreter's path is too long for one.
 _FIRST_LINE = re.compile(rb"#!(?:[^\n]*python[^\n]*\n|/bin/sh\n'''exec' [^\n]*\n' '''\n)")
+_CUDA_LIBRARY = re.compile(r"nvidia/[^/]+/lib/[^/]+\.so[^/]*")  # that `LINK_CUDA` links to
 _OLDEST_MANYLINUX = 5
 _KEPT_LINES = 200
 
 
-@dataclass
-class Installation:
-    """What to add to a base image in place of `docker build`."""
-
-    base: Reference
-    folder: Path  # of the project
-    settings: ImageSettings = field(default_factory=ImageSettings)
-    copied: list[str] = field(default_factory=list)  # files of the project
-    wheel: ContextFile | None = None  # of the trainer package
-    wheel_path: str = ""  # in the image
-    installs_trainer: bool = False
-    gpu: bool | None = None  # the TensorFlow that a step selects
-    requirements: Requirements | None = None
-    link_cuda: bool = False
-
-
-def plan_installation(environment: Environment, folder: Path) -> Installation:
-    """Return what an environment's Dockerfile does; refuse other steps than rendered ones."""
-    (*others, stage) = environment.dockerfile.stages
-    if others:
-        raise _needs_docker("the Dockerfile's environment has several stages")
-    plan = Installation(Reference.parse(stage.base), folder)
-    with Registry(plan.base) as registry:
-        variables = {"PATH": _DEFAULT_PATH, **environment_variables(registry.image().config)}
-    env: dict[str, str] = {}
-    workdir = None
-    for each in stage.instructions:
-        pairs = parse_pairs(each.rest, variables | env) if each.word == "ENV" else None
-        if pairs is not None:
-            env |= pairs
-        elif each.word == "WORKDIR" and each.rest.startswith("/"):
-            workdir = each.rest.strip('"')
-        elif not (_add_copy(each, environment, plan) or _add_run(each, environment, plan)):
-            raise _needs_docker(f"the Dockerfile's step '{each.word} {each.rest}'")
-    plan.settings = ImageSettings(env=env, workdir=workdir)
-    return plan
-
-
-def environment_layer(plan: Installation, scratch: Path, progress: Callable[[str], None]) -> Layer:
-    """Install the packages, and write them as a layer in a scratch folder.
+def install_environment(
+    spec: EnvironmentSpec, base: Reference, scratch: Path, progress: Callable[[str], None]
+) -> tuple[Layer, ImageSettings]:
+    """Install an environment, and write it as a layer of a base image in a scratch folder.
 
     pip is that of the Python that runs this, with its own indexes, credentials and cache.
     """
-    with Registry(plan.base) as registry:
-        python = find_python(registry, registry.image(), progress)
+    with Registry(base) as registry:
+        image = registry.image()
+        python = find_python(registry, image, progress)
     target = scratch / "target"
     target.mkdir()
-    if plan.requirements:
-        _install(plan.requirements, target, scratch, python, progress)
-    if plan.wheel and plan.installs_trainer:
-        _install_trainer(plan.wheel, target, scratch, progress)
-    edited = plan.requirements.files if plan.requirements else {}
+    files: dict[str, bytes] = {}
+    if pip := spec.requirements:
+        _install(pip, target, scratch, python, progress)
+        files = {f"{REQUIREMENTS}/{path}": pip.files[path].encode() for path in sorted(pip.files)}
+    if wheel := spec.trainer_wheel:
+        _install_trainer(wheel, target, scratch, progress)
+        files[f"{CODE}/{wheel.path}"] = wheel.content or b""
     progress("packing the environment")
     with LayerWriter(scratch / "environment.tar.gz", level=_LEVEL) as layer:
-        for source in sorted(plan.copied):
-            path = f"{_FOLDER}/{source}".strip("/")
-            original = (plan.folder / source).read_bytes()
-            content = edited[source].encode() if source in edited else original
-            layer.add_folders(path)
-            layer.add_file(path, 0o644, len(content), io.BytesIO(content))
-        if plan.wheel:
-            layer.add_folders(plan.wheel_path)
-            data = io.BytesIO(plan.wheel.content or b"")
-            layer.add_file(plan.wheel_path, plan.wheel.mode, plan.wheel.size, data)
+        for path, content in files.items():
+            layer.add_folders(path[1:])
+            layer.add_file(path[1:], 0o644, len(content), io.BytesIO(content))
         _add_packages(layer, target, python)
-        if plan.link_cuda:
+        if spec.gpu:
             _add_cuda_links(layer, target, python)
-        return layer.finish("RUN pip install -r requirements.txt")
-
-
-def _add_copy(instruction: Instruction, environment: Environment, plan: Installation) -> bool:
-    """Add a rendered COPY to the plan; return whether it is one."""
-    paths = [file.path for file in environment.project_files if file.target is None]
-    words = instruction.array or tuple(instruction.rest.split())
-    source = words[0] if words else ""
-    for file in environment.files:
-        if file.content is not None and words == (file.path, f"{_code(environment)}/{file.path}"):
-            plan.wheel, plan.wheel_path = file, words[1].strip("/")
-            return True
-    is_rendered = source in paths and words == (source, f"{_FOLDER}/{source}")
-    if instruction.word == "COPY" and is_rendered:
-        plan.copied.append(source)
-        return True
-    return False
-
-
-def _code(environment: Environment) -> str:
-    """Return the folder of the code in the image."""
-    return environment.code.workdir or ""
-
-
-def _add_run(instruction: Instruction, environment: Environment, plan: Installation) -> bool:
-    """Add a rendered RUN to the plan; return whether it is one."""
-    if cuda.is_link_step(instruction):
-        plan.link_cuda = True
-        return True
-    if plan.wheel and instruction.rest == install_command(_code(environment)):
-        plan.installs_trainer = True
-        return True
-    for gpu in (True, False):
-        if instruction.rest.startswith(f"sed -i -E {shlex.quote(sed_script(gpu=gpu))} {_FOLDER}/"):
-            plan.gpu = gpu
-            return True
-    for path in plan.copied:
-        if instruction.rest == f"{_PIP} {shlex.quote(f'{_FOLDER}/{path}')}":
-            plan.requirements = read_requirements(plan.folder, path, gpu=plan.gpu)
-            return True
-    return False
+        added = layer.finish("RUN pip install -r requirements.txt")
+    variables = {"PATH": _DEFAULT_PATH, **environment_variables(image.config)}
+    env = {name: expand(value, variables) or "" for name, value in spec.env.items()}
+    return added, ImageSettings(env=env, workdir=CODE)
 
 
 def _check_marker(requirement: Requirement, extra: str, source: str, python: BasePython) -> None:
@@ -248,7 +166,9 @@ def _check_installed(items: list[dict[str, Any]], python: BasePython) -> None:
         name = canonicalize_name(item["metadata"]["name"])
         extras.setdefault(name, {""}).update(item.get("requested_extras", ()))
         if not item["download_info"]["url"].partition("#")[0].endswith(".whl"):
-            raise _needs_docker(f"{name}, which is not a wheel")
+            raise ImageError(
+                f"Docker is needed for {name}, which is not a wheel; install Docker and start it"
+            )
         for text in item["metadata"].get("requires_dist", ()):
             requirement = Requirement(text)
             requirements.append((name, requirement))
@@ -290,9 +210,9 @@ def _add_packages(layer: LayerWriter, target: Path, python: BasePython) -> None:
 
 def _add_cuda_links(layer: LayerWriter, target: Path, python: BasePython) -> None:
     """Add the symlinks to CUDA's libraries."""
-    folder = cuda.FOLDER.strip("/")
+    folder = CUDA_FOLDER.strip("/")
     layer.add_folders(f"{folder}/", below=posixpath.dirname(folder))
-    libraries = filter(cuda.is_library, reversed(_files(target)))
+    libraries = filter(_CUDA_LIBRARY.fullmatch, reversed(_files(target)))
     links = {posixpath.basename(path): path for path in libraries}
     for name in sorted(links):  # of several paths with one name, the first
         layer.add_link(f"{folder}/{name}", f"/{python.library}/{links[name]}")
@@ -316,7 +236,3 @@ def _files(folder: Path) -> list[str]:
         for name in names
     ]
     return sorted(paths, key=os.fsencode)
-
-
-def _needs_docker(thing: str) -> ImageError:
-    return ImageError(f"Docker is needed for {thing}; install Docker and start it")

@@ -16,9 +16,10 @@ from distlaunch import resources
 from distlaunch.errors import ImageError
 from distlaunch.image import execute_plan, plan_image
 from distlaunch.image.context import ContextFile
-from distlaunch.image.cuda import LINK_COMMAND
 from distlaunch.image.dockerfile_parser import read_dockerfile
-from distlaunch.image.plan import environment_of, pin_bases, with_secrets
+from distlaunch.image.plan import pin_bases, split_environment, with_secrets
+from distlaunch.image.recipe import LINK_CUDA
+from distlaunch.image.registry.manifests import ImageSettings
 from distlaunch.image.trainer_wheel import trainer_wheel
 
 if TYPE_CHECKING:
@@ -240,7 +241,7 @@ def files(**digests: str) -> tuple[ContextFile, ...]:
 
 
 def tag(text: str = DOCKERFILE, base: str = DIGEST, **digests: str) -> str:
-    environment = environment_of(
+    environment = split_environment(
         pin_bases(read_dockerfile(text), {"python:3.12": base}), files(**digests)
     )
     assert environment is not None
@@ -280,22 +281,53 @@ def test_the_tag_is_that_of_the_environment_alone():
 )
 def test_what_the_environment_copies_belongs_to_it(sources, paths):
     text = f"FROM a AS environment\nCOPY {sources} /x/\n{LAST}"
-    environment = environment_of(read_dockerfile(text), files())
+    environment = split_environment(read_dockerfile(text), files())
     assert tuple(file.path for file in environment.files) == paths
+
+
+def test_code_is_appended_to_a_stage_at_its_workdir():
+    for text in (DOCKERFILE, DOCKERFILE.replace("COPY . .", 'COPY [".", "."]')):
+        code = split_environment(read_dockerfile(text), ()).code
+        assert code == ImageSettings(("python", "-m", "trainer.task"), workdir="/app")
+    elsewhere = DOCKERFILE.replace("/app", "/$A").replace("trainer.task", "x")
+    code = split_environment(read_dockerfile(elsewhere), ()).code
+    assert code == ImageSettings(("python", "-m", "x"), workdir="/1")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("COPY . .", "COPY . .\nRUN make"),
+        ("COPY . .", "COPY trainer trainer"),
+        ("COPY . .", "COPY . /elsewhere"),
+        ("COPY . .", 'COPY --chown=1:1 [".", "."]'),
+        ("COPY . .", ""),
+        ("COPY . .", "USER daemon\nCOPY . ."),
+        ('ENTRYPOINT ["python", "-m", "trainer.task"]', "ENTRYPOINT python -m trainer.task"),
+        ('ENTRYPOINT ["python", "-m", "trainer.task"]', ""),
+        ("WORKDIR /app", ""),
+        ("WORKDIR /app", "WORKDIR /$B"),
+        ("FROM environment", "FROM python:3.12"),
+        ("AS environment", "AS environment\nFROM x AS y"),
+    ],
+)
+def test_a_last_stage_that_does_more_than_add_code(before, after):
+    assert before in DOCKERFILE
+    assert split_environment(read_dockerfile(DOCKERFILE.replace(before, after)), ()) is None
 
 
 def test_stages_before_it_belong_to_it():
     text = "FROM b AS tools\nRUN make\n" + DOCKERFILE
-    environment = environment_of(read_dockerfile(text), files())
+    environment = split_environment(read_dockerfile(text), files())
     assert environment.dockerfile.bases == ("b", "python:3.12")
     assert environment.dockerfile.text == text.removesuffix(LAST) + "WORKDIR /app\n"
     assert tag(text) != tag()
 
 
 def test_secrets_are_mounted_into_pip_steps_alone():
-    text = DOCKERFILE.replace("WORKDIR", f"RUN {LINK_COMMAND}\nWORKDIR")
+    text = DOCKERFILE.replace("WORKDIR", f"RUN {LINK_CUDA}\nWORKDIR")
     text = text.replace("ENV A=1", 'RUN --network=host ["pip", "install", "a b"]\nRUN echo pip')
-    environment = environment_of(read_dockerfile(text), files())
+    environment = split_environment(read_dockerfile(text), files())
     mounted = with_secrets(environment.dockerfile, ["pip.env", "netrc"]).text
     mounts = " ".join(f"--mount=type=secret,id={name},mode=0444" for name in ("pip.env", "netrc"))
     variables = "set -a; . /run/secrets/pip.env; set +a;"

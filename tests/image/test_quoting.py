@@ -13,7 +13,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from distlaunch.image.dockerfile_parser import parse_pairs, read_dockerfile
+from distlaunch.image.dockerfile_parser import read_dockerfile
 from distlaunch.image.quoting import (
     CannotBeQuoted,
     destination,
@@ -58,7 +58,8 @@ def test_exec_form(words):
 @given(st.dictionaries(st.sampled_from(["A", "B_C"]), lines, min_size=1))
 def test_values_of_env_and_label(values):
     pairs = " ".join(f"{name}={docker_value(text)}" for name, text in values.items())
-    assert parse_pairs(instruction(f"ENV {pairs}").rest, {}) == values
+    variables = read_dockerfile(f"FROM x\nENV {pairs}\n").variables
+    assert {name: variables[name] for name in values} == values
 
 
 def without_escapes(word: str) -> str:

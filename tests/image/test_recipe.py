@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from distlaunch.errors import ImageError
 from distlaunch.image import secrets
 from distlaunch.image.context import read_context
-from distlaunch.image.dockerfile_parser import parse_pairs, read_dockerfile
+from distlaunch.image.dockerfile_parser import read_dockerfile
 from distlaunch.image.recipe import CODE, is_rendered, read_recipe, stamped
 from distlaunch.image.requirements import sed_script
 from distlaunch.job.model import DEFAULT_BASE, Cluster, Image, Job, Machine, Pool
@@ -67,8 +67,8 @@ def test_a_dockerfile_of_two_stages(folder):
     dockerfile = read_dockerfile(read_recipe(JOB, folder).dockerfile)
     stages = [(stage.base, stage.name) for stage in dockerfile.stages]
     assert stages == [(DEFAULT_BASE, "environment"), ("environment", None)]
-    env, requirements, install, workdir, code, entrypoint = dockerfile.instructions
-    assert parse_pairs(env.rest, {})["PYTHONUNBUFFERED"] == "1"
+    _, requirements, install, workdir, code, entrypoint = dockerfile.instructions
+    assert dockerfile.variables["PYTHONUNBUFFERED"] == "1"
     assert requirements.array == ("requirements.txt", "/environment/requirements.txt")
     assert install.rest == ("python -m pip install --no-cache-dir -r /environment/requirements.txt")
     assert (workdir.rest, code.rest) == (CODE, ". .")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.image_runtime import tensorflow_tag
 from distlaunch.checks.project.requirements import any_version, load_requirements
+from distlaunch.image.recipe import NCCL_SCRIPT
 from distlaunch.job import reduction_server
 from distlaunch.job.model import DEFAULT_BASE
 
@@ -47,7 +48,6 @@ _FOR_TPUS = ("tensorflow-tpu==2.20.0", "libtpu==0.0.14")
 # tf.sysconfig.get_build_info() of TensorFlow 2.21: kernels for 6.0, 7.0, 8.0 and 8.9, PTX for 9.0.
 # On later GPUs it fails: https://github.com/tensorflow/tensorflow/issues/97387
 _FIRST_WITHOUT_KERNELS = 10.0
-_NCCL_SCRIPT = "/usr/local/gib/scripts/set_nccl_env.sh"
 _PACKAGE = "google-reduction-server"
 
 
@@ -138,12 +138,12 @@ def _rdma_problems(
     Source: https://cloud.google.com/vertex-ai/docs/training/configure-compute
     """
     own = runtime.own if runtime else None
-    if _NCCL_SCRIPT in f"{launch.job.cluster}{own.text if own else ''}":
+    if NCCL_SCRIPT in f"{launch.job.cluster}{own.text if own else ''}":
         return
     for pool in request.pools:
         if catalogue.machine(pool.machine).rdma and (pool.image or own):
-            what = f"{pool.machine} has RDMA, and NCCL needs the settings of {_NCCL_SCRIPT} for it"
-            remedy = f"source {_NCCL_SCRIPT} in the entrypoint of the image"
+            what = f"{pool.machine} has RDMA, and NCCL needs the settings of {NCCL_SCRIPT} for it"
+            remedy = f"source {NCCL_SCRIPT} in the entrypoint of the image"
             yield warning("rdma-environment", pool.section, what, remedy)
 
 
