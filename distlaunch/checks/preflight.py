@@ -26,7 +26,7 @@ from distlaunch.errors import GoogleError, ImageError, JobFileError
 from distlaunch.image import plan_image
 from distlaunch.image.context import paths
 from distlaunch.image.recipe import read_recipe
-from distlaunch.image.registry.errors import RegistryUnreachable
+from distlaunch.image.registry import RegistryUnreachable
 from distlaunch.job import machine_catalogue, vertex
 from distlaunch.job.vertex.view import job_request
 

@@ -48,14 +48,12 @@ def execute_plan(
     build = _Build(plan.inputs, plan.reference, show, progress)
     environment = plan.inputs.environment
     try:
-        if not push:
-            return build.build_locally(environment)
-        digest = plan.digest
-        if digest is None and environment:
+        digest = plan.digest if push else None
+        if push and digest is None and environment:
             base = plan.environment_digest or build.push_environment(environment)
             digest = build.append_code(environment, base)
-        digest = digest or build.push_dockerfile()
-        return str(plan.reference.with_digest(digest))
+        digest = digest or build.build_image(push=push)
+        return str(plan.reference.with_digest(digest) if digest else plan.reference)
     finally:
         progress("")
 
@@ -92,27 +90,15 @@ class _Build:
         with docker:
             if not docker.has_image(str(reference)):
                 self.show(Notice(f"building the environment {reference}"))
-                self._build(
-                    docker, environment, environment.dockerfile, environment.files, reference
-                )
+                self._build(docker, environment.dockerfile, environment.files, reference)
             return _push(docker, reference)
 
-    def push_dockerfile(self) -> str:
-        """Build the user's own Dockerfile and push the image; return its digest."""
+    def build_image(self, *, push: bool) -> str | None:
+        """Build the whole image in Docker; return its digest if it is pushed."""
         with self._docker() as docker:
-            self._build_dockerfile(docker)
-            return _push(docker, self.target)
-
-    def build_locally(self, environment: Environment | None) -> str:
-        """Build the image in Docker and push nothing."""
-        with self._docker() as docker:
-            if environment is None:
-                self._build_dockerfile(docker)
-            else:
-                self.show(Notice(f"building the image {self.target}"))
-                files = self.inputs.files
-                self._build(docker, environment, self.inputs.dockerfile, files, self.target)
-        return str(self.target)
+            self.show(Notice(f"building the image {self.target}"))
+            self._build(docker, self.inputs.dockerfile, self.inputs.files, self.target)
+            return _push(docker, self.target) if push else None
 
     def _docker(self) -> Docker:
         from distlaunch.image.docker import Docker
@@ -120,38 +106,26 @@ class _Build:
         return Docker(self.show, self.progress)
 
     def _build(
-        self,
-        docker: Docker,
-        environment: Environment,
-        dockerfile: Dockerfile,
-        files: Sequence[ContextFile],
-        target: Reference,
+        self, docker: Docker, dockerfile: Dockerfile, files: Sequence[ContextFile], tag: Reference
     ) -> None:
-        """Build a rendered Dockerfile, or its environment alone, with pip's settings as secrets."""
-        from distlaunch.image.pip_secrets import pip_secrets
+        """Build a Dockerfile with pip's settings as secrets: in the pip steps of a rendered one."""
+        from distlaunch.image.pip_secrets import dockerfile_secrets, pip_secrets
 
-        folder = self.inputs.folder
-        copied = [(folder / file.path).read_bytes() for file in environment.project_files]
-        secrets = pip_secrets(
-            [dockerfile.text, *(data.decode(errors="replace") for data in copied)]
-        )
-        if secrets and not docker.has_buildkit:
-            raise ImageError(
-                "pip's settings on this machine (package index, certificate or login) are passed "
-                "to a build as BuildKit secrets, and no docker command has BuildKit; install "
-                "docker-buildx, or remove the settings"
-            )
-        if secrets:
-            dockerfile = with_secrets(dockerfile, secrets)
-        docker.build(dockerfile, folder, files, target, secrets)
-
-    def _build_dockerfile(self, docker: Docker) -> None:
-        from distlaunch.image.pip_secrets import dockerfile_secrets
-
-        dockerfile = self.inputs.dockerfile
-        self.show(Notice(f"building the image {self.target}"))
-        secrets = dockerfile_secrets() if "type=secret" in dockerfile.text else {}
-        docker.build(dockerfile, self.inputs.folder, self.inputs.files, self.target, secrets)
+        folder, environment = self.inputs.folder, self.inputs.environment
+        if environment is None:
+            secrets = dockerfile_secrets() if "type=secret" in dockerfile.text else {}
+        else:
+            copied = [(folder / file.path).read_bytes() for file in environment.project_files]
+            texts = [dockerfile.text, *(data.decode(errors="replace") for data in copied)]
+            secrets = pip_secrets(texts)
+            if secrets and not docker.has_buildkit:
+                raise ImageError(
+                    "pip's settings on this machine (package index, certificate or login) are "
+                    "passed to a build as BuildKit secrets, and no docker command has BuildKit; "
+                    "install docker-buildx, or remove the settings"
+                )
+            dockerfile = with_secrets(dockerfile, secrets) if secrets else dockerfile
+        docker.build(dockerfile, folder, files, tag, secrets)
 
     def _push_wheels(
         self, environment: Environment, reference: Reference, no_docker: ImageError

@@ -27,8 +27,7 @@ from distlaunch.errors import ImageError, causes_of
 from distlaunch.events import Notice
 from distlaunch.image.reference import PLATFORM, Reference, is_google
 from distlaunch.image.registry import errors
-from distlaunch.image.registry.credentials import find_credentials
-from distlaunch.image.registry.docker_config import load_config
+from distlaunch.image.registry.credentials import find_credentials, load_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from distlaunch.events import Event
     from distlaunch.image.context import ContextFile
     from distlaunch.image.dockerfile_parser import Dockerfile
-    from distlaunch.image.registry.errors import Credentials
+    from distlaunch.image.registry.credentials import Credentials
 
 
 _DEFAULT_ADDRESS = "unix:///var/run/docker.sock"

@@ -22,6 +22,7 @@ from distlaunch.image.entrypoint import read_contents
 from distlaunch.image.pip_secrets import FOLDER, VARIABLES
 from distlaunch.image.recipe import read_recipe
 from distlaunch.image.reference import Reference
+from distlaunch.image.registry import RegistryUnreachable
 from distlaunch.image.registry.manifests import ImageSettings
 
 if TYPE_CHECKING:
@@ -170,8 +171,6 @@ def plan_image(
 
 def _within(timeout: float | None, what: str, look_up: Callable[[], _T]) -> _T:
     """Return the result of a look-up; RegistryUnreachable is raised after `timeout` seconds."""
-    from distlaunch.image.registry.errors import RegistryUnreachable
-
     try:
         return BackgroundTask(look_up).result(timeout)
     except TimeoutError:

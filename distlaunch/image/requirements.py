@@ -55,13 +55,14 @@ _DEPENDENCIES = re.compile(
     r"^ *dependencies *[=:](?!\s*\[\s*\])|^\[+(?:tool\.poetry\.dep|packages?\b)|install_requires",
     re.MULTILINE,
 )
-LINUX: Mapping[str, str] = {  # the values of environment markers (PEP 508) in every image
+_LINUX = {  # the values of environment markers (PEP 508) in every image
     "implementation_name": "cpython",
     "os_name": "posix",
     "platform_machine": "x86_64",
     "platform_python_implementation": "CPython",
     "platform_system": "Linux",
     "sys_platform": "linux",
+    "extra": "",
 }
 
 
@@ -168,6 +169,18 @@ def find_unread(folder: Path) -> str | None:
     texts = {file.name: file.read_text("utf-8", "replace") for file in files}
     lists = (name for name in texts if name.endswith(".in") or _DEPENDENCIES.search(texts[name]))
     return next(lists, None)
+
+
+def markers(version: str | None) -> dict[str, str]:
+    """Return the values of environment markers (PEP 508) in an image with a version of Python.
+
+    Without a version, only those of the system.
+    """
+    if version is None:
+        return dict(_LINUX)
+    short = version.rpartition(".")[0]
+    names = ("implementation_version", "python_full_version")
+    return {**_LINUX, **dict.fromkeys(names, version), "python_version": short}
 
 
 def applies(requirement: Requirement, markers: Mapping[str, str]) -> bool:

@@ -1,7 +1,7 @@
 """An image's environment without Docker: pip installs wheels into a layer.
 
-Requirements must mean the same for the Python that runs pip, because pip evaluates their markers
-for that one.
+The base image's Python is read from its layers, without running it. Requirements must mean the same
+for the Python that runs pip, because pip evaluates their markers for that one.
 """
 
 from __future__ import annotations
@@ -13,31 +13,35 @@ import os
 import posixpath
 import re
 import sys
+import tarfile
+import tempfile
+import zlib
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from distlaunch.errors import ImageError
-from distlaunch.image.base_python import find_python
 from distlaunch.image.docker import failure_reason, run_command
 from distlaunch.image.dockerfile_parser import expand
 from distlaunch.image.layers import LayerWriter
 from distlaunch.image.recipe import CODE, CUDA_FOLDER, REQUIREMENTS
 from distlaunch.image.registry.client import Registry
 from distlaunch.image.registry.manifests import ImageSettings, environment_variables
+from distlaunch.image.requirements import markers
 from distlaunch.image.trainer_wheel import install_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from distlaunch.image.base_python import BasePython
     from distlaunch.image.context import ContextFile
     from distlaunch.image.layers import Layer
     from distlaunch.image.recipe import EnvironmentSpec
     from distlaunch.image.reference import Reference
+    from distlaunch.image.registry.client import RemoteImage
     from distlaunch.image.requirements import Requirements
 
 _LEVEL = 1  # of gzip: wheels are large, and their libraries hardly get smaller
@@ -50,6 +54,35 @@ _FIRST_LINE = re.compile(rb"#!(?:[^\n]*python[^\n]*\n|/bin/sh\n'''exec' [^\n]*\n
 _CUDA_LIBRARY = re.compile(r"nvidia/[^/]+/lib/[^/]+\.so[^/]*")  # that `LINK_CUDA` links to
 _OLDEST_MANYLINUX = 5
 _KEPT_LINES = 200
+_PYTHON = re.compile(r"(?P<prefix>.+)/bin/python3\.(?P<minor>[0-9]+)", re.ASCII)
+_DISTRIBUTION = re.compile(
+    r"(?P<library>(?:.+/)?lib/python3(?:\.[0-9]+)?/(?:site|dist)-packages)"
+    r"/(?P<name>[^-/]+)-(?P<version>[^-/]+)(?:-[^/]*)?\.(?:dist|egg)-info(?:/.*)?"
+)
+_LIBC = re.compile(r"(?:usr/)?lib(?:64|/x86_64-linux-gnu)?/libc(?:\.so\.6|-2\.[0-9]+\.so)")
+_RELEASE = re.compile(rb"stable release version 2\.([0-9]+)")
+_WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
+
+
+@dataclass(frozen=True, slots=True)
+class BasePython:
+    """A Python in an image."""
+
+    version: str  # the last number is 0 if the image does not name it
+    prefix: str  # the folder of `bin`, e.g. usr/local
+    library: str  # the folder of packages, e.g. usr/local/lib/python3.12/site-packages
+    glibc: int  # the minor version of the C library 2.x
+    installed: Mapping[str, str]  # versions by normalised names
+
+    @property
+    def short(self) -> str:
+        """E.g. ``3.12``."""
+        return self.version.rpartition(".")[0]
+
+    @property
+    def program(self) -> str:
+        """E.g. ``/usr/local/bin/python3.12``."""
+        return f"/{self.prefix}/bin/python{self.short}"
 
 
 def install_environment(
@@ -61,7 +94,8 @@ def install_environment(
     """
     with Registry(base) as registry:
         image = registry.image()
-        python = find_python(registry, image, progress)
+        variables = {"PATH": _DEFAULT_PATH, **environment_variables(image.config)}
+        python = find_python(registry, image, variables, progress)
     target = scratch / "target"
     target.mkdir()
     files: dict[str, bytes] = {}
@@ -80,9 +114,93 @@ def install_environment(
         if spec.gpu:
             _add_cuda_links(layer, target, python)
         added = layer.finish("RUN pip install -r requirements.txt")
-    variables = {"PATH": _DEFAULT_PATH, **environment_variables(image.config)}
     env = {name: expand(value, variables) or "" for name, value in spec.env.items()}
     return added, ImageSettings(env=env, workdir=CODE)
+
+
+def find_python(
+    registry: Registry,
+    image: RemoteImage,
+    variables: Mapping[str, str],
+    progress: Callable[[str], None],
+) -> BasePython:
+    """Return the first Python on PATH of an image with these variables; refuse it without glibc."""
+    name = str(registry.repository)
+    paths, glibc = _read_layers(registry, image, progress)
+    if glibc is None:
+        raise ImageError(
+            f"{name} does not use glibc, which wheels for Linux need; choose a base of Debian, "
+            "e.g. python:3.12-slim, or install Docker"
+        )
+    pythons = [match for path in paths if (match := _PYTHON.fullmatch(path))]
+    for folder in variables["PATH"].split(":"):
+        here = [each for each in pythons if f"/{each['prefix']}/bin" == folder.rstrip("/")]
+        if here:
+            python = max(here, key=lambda each: int(each["minor"]))
+            break
+    else:
+        raise ImageError(
+            f"{name} has no Python 3 on its PATH; choose a base with one, e.g. python:3.12-slim, "
+            "or install Docker"
+        )
+    prefix, short = python["prefix"], f"3.{python['minor']}"
+    library = f"{prefix}/lib/python{short}/site-packages"
+    if prefix == "usr":  # Debian's Python: packages beside its own are here
+        library = f"usr/local/lib/python{short}/dist-packages"
+    packages = [match for path in paths if (match := _DISTRIBUTION.fullmatch(path))]
+    installed: dict[str, str] = {
+        canonicalize_name(each["name"]): each["version"]
+        for each in packages
+        if each["library"] == library
+    }
+    named = variables.get("PYTHON_VERSION", "")
+    version = named if named.startswith(f"{short}.") else f"{short}.0"
+    return BasePython(version, prefix, library, glibc, installed)
+
+
+def _read_layers(
+    registry: Registry, image: RemoteImage, progress: Callable[[str], None]
+) -> tuple[set[str], int | None]:
+    """Return the paths of Pythons and of packages' metadata in an image, and the version of glibc.
+
+    A layer may remove files of earlier ones.
+    """
+    paths: set[str] = set()
+    glibc = None
+    layers = image.manifest["layers"]
+    for index, each in enumerate(layers, 1):
+        size = f"{each['size'] / 1e6:.1f} MB"
+        name = registry.repository
+        progress(f"looking for Python in {name}: layer {index} of {len(layers)} ({size})")
+        with tempfile.TemporaryFile() as file:
+            try:
+                for chunk in registry.blob(each["digest"], each["size"]).chunks():
+                    file.write(chunk)
+                file.seek(0)
+                with tarfile.open(fileobj=file) as tar:
+                    for entry in tar:
+                        path = entry.name.removeprefix("./")
+                        if path.rpartition("/")[2].startswith(_WHITEOUT):
+                            paths -= _removed(paths, path)
+                        elif _PYTHON.fullmatch(path) or _DISTRIBUTION.fullmatch(path):
+                            paths.add(path)
+                        elif _LIBC.fullmatch(path) and entry.isreg():
+                            file_of_libc = tar.extractfile(entry)
+                            release = _RELEASE.search(file_of_libc.read()) if file_of_libc else None
+                            glibc = int(release[1]) if release else glibc
+            except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
+                raise ImageError(
+                    f"a layer of {name} cannot be read ({error}); choose a base with gzipped "
+                    "layers, or install Docker"
+                ) from error
+    return paths, glibc
+
+
+def _removed(paths: set[str], whiteout: str) -> set[str]:
+    """Return the paths that a whiteout of a layer removes."""
+    folder, _, name = whiteout.rpartition("/")
+    removed = folder if name == _OPAQUE else f"{folder}/{name.removeprefix(_WHITEOUT)}"
+    return {each for each in paths if f"{each}/".startswith(f"{removed}/")}
 
 
 def _check_marker(requirement: Requirement, extra: str, source: str, python: BasePython) -> None:
@@ -90,7 +208,7 @@ def _check_marker(requirement: Requirement, extra: str, source: str, python: Bas
     if requirement.marker is None:
         return
     here = requirement.marker.evaluate({"extra": extra})
-    if requirement.marker.evaluate({**python.markers, "extra": extra}) != here:
+    if requirement.marker.evaluate({**markers(python.version), "extra": extra}) != here:
         raise ImageError(
             f"'{requirement}' of {source} differs between this Python and the image's; run "
             f"distlaunch with Python {python.short} on Linux, or install Docker"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from distlaunch.checks.problem import warning
 from distlaunch.image import recipe
 from distlaunch.image.dockerfile_parser import read_dockerfile
-from distlaunch.image.requirements import LINUX
+from distlaunch.image.requirements import markers
 from distlaunch.image.trainer_wheel import is_needed
 from distlaunch.job.model import DEFAULT_BASE, Image
 from distlaunch.resources import TRAINER
@@ -108,11 +108,7 @@ class ImageRuntime:
     @property
     def markers(self) -> dict[str, str]:
         """The values of environment markers in the image."""
-        markers = {**LINUX, "extra": ""}
-        if self.python:
-            version = f"{self.python[0]}.{self.python[1]}"
-            markers |= {"python_version": version, "python_full_version": f"{version}.0"}
-        return markers
+        return markers(f"{self.python[0]}.{self.python[1]}.0" if self.python else None)
 
 
 def tensorflow_tag(image: str | None) -> str | None:

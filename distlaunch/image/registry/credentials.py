@@ -1,33 +1,31 @@
-"""Credentials for registries, and the login with them: Basic, or Bearer tokens."""
+"""Credentials for registries: Docker's configuration, or Google's default credentials."""
 
 from __future__ import annotations
 
-import base64
-import re
-import threading
+import json
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from distlaunch.errors import GoogleError, ImageError, RetryableError
-from distlaunch.image.reference import DOCKER_HUB, is_google, is_loopback
-from distlaunch.image.registry.docker_config import load_config
-from distlaunch.image.registry.errors import (
-    Credentials,
-    RegistryUnreachable,
-    denied,
-    registry_message,
-)
+from distlaunch.errors import GoogleError, ImageError, RetryableError, os_reason
+from distlaunch.image.reference import DOCKER_HUB, is_google
+from distlaunch.image.registry import RegistryUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    import requests
+    from docker.auth import AuthConfig
 
-    from distlaunch.image.reference import Reference
 
-_BASIC = re.compile(r"(?:^|,)\s*basic\b", re.IGNORECASE)
-_BEARER = re.compile(r"(?:^|,)\s*bearer\b(.*)", re.IGNORECASE)
-_PARAMETER = re.compile(r'(\w+)=(?:"([^"]*)"|([^\s,"]+))')
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A user name with a password."""
+
+    username: str
+    password: str = field(repr=False)
+    member: str = ""  # the account as an IAM member, if known
+    source: str = ""  # for messages
 
 
 def find_credentials(host: str) -> Credentials | None:
@@ -88,74 +86,55 @@ def _from_google() -> Credentials | None:
     )
 
 
-class Authenticator:
-    """Answers the challenges of one registry; shared by threads.
+def load_config(host: str = "") -> AuthConfig:
+    """Return Docker's credentials, without the helper of a registry if it is not installed.
 
-    Credentials are looked up, and `header` is set, after the registry has responded with 401.
-    `request` sends a request to the token server.
+    ImageError is raised for a file that docker-py cannot read.
     """
+    from docker.auth import AuthConfig
 
-    def __init__(self, reference: Reference, request: Callable[..., requests.Response]) -> None:
-        self.header: str | None = None
-        self.credentials: Credentials | None = None
-        self._reference = reference
-        self._request = request
-        self._scopes: dict[str, None] = {}  # all that were required so far, in order
-        self._lock = threading.Lock()
+    config = _read()
+    return AuthConfig({"auths": config.auths}) if _missing_helper(config, host) else config
 
-    def answer(self, response: requests.Response, sent_header: str | None) -> bool:
-        """Set `header` by a 401 response; return whether to repeat the request with it."""
-        with self._lock:
-            if self.header != sent_header:
-                return True  # another thread has answered the challenge
-            challenges = response.headers.get("WWW-Authenticate", "")
-            self.credentials = find_credentials(self._reference.host)
-            if bearer := _BEARER.search(challenges):
-                parameters = {name: a or b for name, a, b in _PARAMETER.findall(bearer[1])}
-                self.header = f"Bearer {self._token(parameters)}"
-            elif _BASIC.search(challenges):
-                self.header = self._basic()
-            return self.header != sent_header
 
-    def _basic(self) -> str | None:
-        if self.credentials is None:
-            return None
-        pair = f"{self.credentials.username}:{self.credentials.password}".encode()
-        return f"Basic {base64.b64encode(pair).decode()}"
+def docker_login(host: str) -> str:
+    """Return how to log in to a registry."""
+    config, login = _read(), f"run 'docker login {host}'"
+    helper = _missing_helper(config, host)
+    if not helper:
+        return login
+    key = "credHelpers" if host in config.cred_helpers else "credsStore"
+    return f"remove {key} ({helper} is not installed) from {_path()}, and {login}"
 
-    def _token(self, parameters: dict[str, str]) -> str:
-        """Request a token for all scopes so far (distribution's token specification)."""
-        realm = parameters.get("realm", "")
-        self._require_secure(realm)
-        self._scopes.update(dict.fromkeys(parameters.get("scope", "").split()))
-        service = parameters.get("service", "")
-        basic = self._basic()
-        headers = {"Authorization": basic} if basic else {}
-        query = {"service": service, "scope": list(self._scopes)}
-        response = self._request("get", realm, params=query, headers=headers)
-        return self._read_token(response)
 
-    def _require_secure(self, realm: str) -> None:
-        parts = urlsplit(realm)
-        if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.netloc)):
-            raise ImageError(
-                f"the token server of {self._reference.host} is {realm!r}, which is not secure; "
-                "configure the registry with an https address"
-            )
+def _read() -> AuthConfig:
+    from docker import auth
+    from docker.errors import DockerException
 
-    def _read_token(self, response: requests.Response) -> str:
-        if response.status_code in (400, 401, 403):
-            pushing = any("push" in scope for scope in self._scopes)
-            message = registry_message(response)[1] or str(response.status_code)
-            raise ImageError(denied(self._reference, self.credentials, message, pushing=pushing))
-        try:
-            document = response.json()
-            token = document.get("access_token") or document.get("token")
-        except (ValueError, AttributeError):
-            token = None
-        if not response.ok or not token:
-            raise ImageError(
-                f"{urlsplit(response.url).netloc} returns no token for {self._reference.name} "
-                f"({response.status_code}); try again later"
-            )
-        return str(token)
+    path = _path()
+    try:
+        if path.endswith("config.json"):
+            json.loads(Path(path).read_bytes())
+        return auth.load_config()
+    except OSError as error:
+        reason = os_reason(error)
+    except (AttributeError, TypeError):
+        reason = "a value is not of the expected type"
+    except (DockerException, ValueError) as error:
+        reason = str(error)
+    raise ImageError(
+        f"{path}: not a configuration of Docker ({reason}); correct the file or remove it"
+    )
+
+
+def _path() -> str:
+    from docker.utils.config import find_config_file
+
+    return str(find_config_file() or "")
+
+
+def _missing_helper(config: AuthConfig, host: str) -> str:
+    """Return the program that is to have a registry's credentials if it is not installed."""
+    store = config.get_credential_store(host)
+    program = f"docker-credential-{store}"
+    return program if store and not shutil.which(program) else ""

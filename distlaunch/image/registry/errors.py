@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.engines.vertex.api_errors import proxy_error
 from distlaunch.engines.vertex.auth import login_remedy
 from distlaunch.errors import ImageError
 from distlaunch.image.reference import is_google
-from distlaunch.image.registry import docker_config
+from distlaunch.image.registry import RegistryUnreachable
+from distlaunch.image.registry.credentials import docker_login
 from distlaunch.refusals import CURRENT_ACCOUNT, find_remedy, grant, more_calls
 
 if TYPE_CHECKING:
     import requests
 
     from distlaunch.image.reference import Reference
+    from distlaunch.image.registry.credentials import Credentials
 
 _MAX_MESSAGE = 600  # characters of a registry's message
 # Where Artifact Registry has the images of hosts that were Container Registry's.
@@ -44,26 +45,12 @@ _CONNECTION_ERRORS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """A user name with a password."""
-
-    username: str
-    password: str = field(repr=False)
-    member: str = ""  # the account as an IAM member, if known
-    source: str = ""  # for messages
-
-
 class RegistryError(ImageError):
     """A registry responded with an error, an HTTP status."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
         self.status = status
-
-
-class RegistryUnreachable(ImageError):
-    """A registry does not respond."""
 
 
 def status_error(
@@ -77,7 +64,7 @@ def status_error(
     code, reason = registry_message(response)
     message = f" ({reason})" if reason else ""
     status, host = response.status_code, reference.host
-    if is_google(host) and (page := proxy_error(f"{host} answers {status}", response.content)):
+    if page := proxy_page(response, reference, host):
         text = page
     elif status == 412 and host in _LOCATIONS:
         text = denied(reference, credentials, "Container Registry has ended", pushing=pushing)
@@ -94,6 +81,12 @@ def status_error(
     else:
         text = f"{host} rejects {reference} with {status}{message}; check the name and the registry"
     return RegistryError(text, status)
+
+
+def proxy_page(response: requests.Response, reference: Reference, host: str) -> str:
+    """Return the text for a proxy's page in place of a host of Google's, empty for all else."""
+    text = f"{host} answers {response.status_code}"
+    return proxy_error(text, response.content) if is_google(reference.host) else ""
 
 
 def connection_error(problem: Exception, reference: Reference) -> RegistryUnreachable:
@@ -119,7 +112,7 @@ def denied(
         page = proxy_error(f"{reference.host} answers", message.encode())
         return page or f"{head}; {_google_remedy(reference, credentials, message, pushing=pushing)}"
     if credentials is None:
-        return f"{head}; {docker_config.login_remedy(reference.host)}"
+        return f"{head}; {docker_login(reference.host)}"
     return (
         f"{head}; the credentials from {credentials.source} do not suffice, "
         f"run 'docker login {reference.host}' with others"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import re
 import threading
 from dataclasses import dataclass
 from functools import partial
@@ -15,13 +17,21 @@ from urllib3.exceptions import ProtocolError
 
 from distlaunch.errors import ImageError
 from distlaunch.image.reference import DOCKER_HUB, Reference, is_loopback
-from distlaunch.image.registry.credentials import Authenticator
-from distlaunch.image.registry.errors import connection_error, status_error
+from distlaunch.image.registry.credentials import find_credentials
+from distlaunch.image.registry.errors import (
+    connection_error,
+    denied,
+    proxy_page,
+    registry_message,
+    status_error,
+)
 from distlaunch.retry import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from distlaunch.image.registry.credentials import Credentials
 
 THREADS = 8
 CHUNK = 1 << 20  # bytes
@@ -32,6 +42,9 @@ _WRITING = frozenset({"post", "put"})
 _MAX_WAIT = 60.0  # seconds, whatever Retry-After requests
 _MAX_LOGINS = 3  # for one request: to pull, to push, and after a token has expired
 _MIN_COMMIT_SECONDS = 600.0  # a registry may copy the whole blob before it responds
+_BASIC = re.compile(r"(?:^|,)\s*basic\b", re.IGNORECASE)
+_BEARER = re.compile(r"(?:^|,)\s*bearer\b(.*)", re.IGNORECASE)
+_PARAMETER = re.compile(r'(\w+)=(?:"([^"]*)"|([^\s,"]+))')
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +77,82 @@ class RetryPolicy:
 
 
 DEFAULT_POLICY = RetryPolicy()
+
+
+class Authenticator:
+    """Answers the challenges of one registry; shared by threads.
+
+    Credentials are looked up, and `header` is set, after the registry has responded with 401.
+    `request` sends a request to the token server.
+    """
+
+    def __init__(self, reference: Reference, request: Callable[..., requests.Response]) -> None:
+        self.header: str | None = None
+        self.credentials: Credentials | None = None
+        self._reference = reference
+        self._request = request
+        self._scopes: dict[str, None] = {}  # all that were required so far, in order
+        self._lock = threading.Lock()
+
+    def answer(self, response: requests.Response, sent_header: str | None) -> bool:
+        """Set `header` by a 401 response; return whether to repeat the request with it."""
+        with self._lock:
+            if self.header != sent_header:
+                return True  # another thread has answered the challenge
+            challenges = response.headers.get("WWW-Authenticate", "")
+            self.credentials = find_credentials(self._reference.host)
+            if bearer := _BEARER.search(challenges):
+                parameters = {name: a or b for name, a, b in _PARAMETER.findall(bearer[1])}
+                self.header = f"Bearer {self._token(parameters)}"
+            elif _BASIC.search(challenges):
+                self.header = self._basic()
+            return self.header != sent_header
+
+    def _basic(self) -> str | None:
+        if self.credentials is None:
+            return None
+        pair = f"{self.credentials.username}:{self.credentials.password}".encode()
+        return f"Basic {base64.b64encode(pair).decode()}"
+
+    def _token(self, parameters: dict[str, str]) -> str:
+        """Request a token for all scopes so far (distribution's token specification)."""
+        realm = parameters.get("realm", "")
+        self._require_secure(realm)
+        self._scopes.update(dict.fromkeys(parameters.get("scope", "").split()))
+        service = parameters.get("service", "")
+        basic = self._basic()
+        headers = {"Authorization": basic} if basic else {}
+        query = {"service": service, "scope": list(self._scopes)}
+        response = self._request("get", realm, params=query, headers=headers)
+        return self._read_token(response)
+
+    def _require_secure(self, realm: str) -> None:
+        parts = urlsplit(realm)
+        if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.netloc)):
+            raise ImageError(
+                f"the token server of {self._reference.host} is {realm!r}, which is not secure; "
+                "configure the registry with an https address"
+            )
+
+    def _read_token(self, response: requests.Response) -> str:
+        host = urlsplit(response.url).netloc
+        if page := proxy_page(response, self._reference, host):
+            raise ImageError(page)
+        if response.status_code in (400, 401, 403):
+            pushing = any("push" in scope for scope in self._scopes)
+            message = registry_message(response)[1] or str(response.status_code)
+            raise ImageError(denied(self._reference, self.credentials, message, pushing=pushing))
+        try:
+            document = response.json()
+            token = document.get("access_token") or document.get("token")
+        except (ValueError, AttributeError):
+            token = None
+        if not response.ok or not token:
+            raise ImageError(
+                f"{host} returns no token for {self._reference.name} "
+                f"({response.status_code}); try again later"
+            )
+        return str(token)
 
 
 class Transport:

@@ -14,8 +14,8 @@ from distlaunch.engines.vertex import auth
 from distlaunch.errors import ImageError
 from distlaunch.image.docker import connect_docker
 from distlaunch.image.reference import Reference
-from distlaunch.image.registry.credentials import find_credentials
-from distlaunch.image.registry.errors import Credentials, denied
+from distlaunch.image.registry.credentials import Credentials, find_credentials
+from distlaunch.image.registry.errors import denied
 
 ANN = base64.b64encode(b"ann:open sesame").decode()
 DOCKER = "docker's configuration"

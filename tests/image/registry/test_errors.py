@@ -13,7 +13,8 @@ import requests
 import trustme
 
 from distlaunch.image.reference import Reference
-from distlaunch.image.registry.errors import Credentials, connection_error, status_error
+from distlaunch.image.registry.credentials import Credentials
+from distlaunch.image.registry.errors import connection_error, status_error
 
 GOOGLE = "us-central1-docker.pkg.dev/my-project/training/digits"
 ROBOT = Credentials("oauth2accesstoken", "t", member="serviceAccount:r@p.iam.gserviceaccount.com")

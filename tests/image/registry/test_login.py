@@ -6,11 +6,13 @@ import os
 
 import images
 import pytest
+import requests
 from fake_registry import SERVICE, FakeRegistry, Fault
 from images import QUICK
 
 from distlaunch.errors import ImageError
 from distlaunch.image.reference import Reference
+from distlaunch.image.registry import transport
 from distlaunch.image.registry.client import Registry
 from distlaunch.image.registry.transport import Blob, digest_of
 
@@ -127,6 +129,18 @@ def test_a_token_server_that_fails(fault, error, log_in):
         with FakeRegistry(lambda _: Fault(401, headers=challenge)) as refusing:
             log_in(refusing.host, "x")
             assert error in upload_error(Reference.parse(f"{refusing.host}/a"))
+
+
+def test_a_proxys_page_in_place_of_googles_token_server(monkeypatch):
+    monkeypatch.setattr(transport, "find_credentials", lambda _: None)
+    challenge, page = requests.Response(), requests.Response()
+    challenge.headers["WWW-Authenticate"] = 'Bearer realm="https://us-docker.pkg.dev/v2/token"'
+    page.status_code, page.url = 403, "https://us-docker.pkg.dev/v2/token?scope=x"
+    page._content = b"<html>Blocked by policy</html>"
+    reference = Reference.parse("us-docker.pkg.dev/p/r/i")
+    login = transport.Authenticator(reference, lambda *_, **__: page)
+    with pytest.raises(ImageError, match=r"answers 403 with a page that is not Google's \(Blocked"):
+        login.answer(challenge, None)
 
 
 def test_credentials_are_sent_to_the_registry_only(log_in):
