@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 _REGISTRY_TIMEOUT = 8.0  # seconds for all look-ups of the bases, and for those of the image
 _FIRST_LINE = "training begins with the line 'chief | strategy: …', after the image is pulled"
-_LFS = b"version https://git-lfs.github.com/spec/v1\n"  # a pointer's begin; it has 120 to 200 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +245,7 @@ def check_image(launch: LaunchRequest, *, offline: bool = False) -> ImageCheck:
     if large := context.report():
         message, _, remedy = large.rpartition("; ")
         problems.append(warning("context-large", "image.include", message, remedy))
-    small = [file.path for file in context.files if 120 <= file.size <= 200]
-    pointers = [path for path in small if (launch.folder / path).read_bytes().startswith(_LFS)]
-    if pointers:
+    if pointers := context.lfs_pointers:
         what = f"is a pointer of Git LFS, without the content ({len(pointers)} such files)"
         problems.append(warning("lfs-pointer", pointers[0], what, "run 'git lfs pull'"))
     return ImageCheck(plan, files, tuple(problems), registry_contacted=push)

@@ -23,6 +23,7 @@ LARGE = 50_000_000  # bytes from which the size of a context is reported
 _LARGEST = 5  # files that are then named
 _BLOCK = 1 << 20  # bytes that are read and scanned at once
 _EXCLUDE = "exclude it in .dockerignore"
+_LFS = b"version https://git-lfs.github.com/spec/v1\n"  # a pointer's begin; it has 120 to 200 bytes
 
 
 class ContextFile(NamedTuple):
@@ -46,6 +47,7 @@ class Context:
     digest: str  # hexadecimal SHA-256 over path, mode and content, without times and owners
     size: int  # bytes of all files
     folders: tuple[ContextFile, ...] = ()
+    lfs_pointers: tuple[str, ...] = ()  # paths of files whose content is in Git LFS
 
     @property
     def entries(self) -> list[ContextFile]:
@@ -82,7 +84,8 @@ def read_context(folder: Path, ignore: str) -> Context:
     files = tuple(sorted(reader.files, key=attrgetter("path")))
     folders = tuple(sorted(reader.folders.values(), key=attrgetter("path")))
     size = sum(map(attrgetter("size"), files))
-    return Context(folder, files, _digest_of([*files, *folders]), size, folders)
+    pointers = tuple(sorted(reader.lfs_pointers))
+    return Context(folder, files, _digest_of([*files, *folders]), size, folders, pointers)
 
 
 def paths(folder: Path, ignore: str) -> list[str]:
@@ -121,6 +124,7 @@ class _FileReader:
     def __init__(self, folder: Path, allowed_secrets: frozenset[str]) -> None:
         self.files: list[ContextFile] = []
         self.folders: dict[str, ContextFile] = {}
+        self.lfs_pointers: list[str] = []
         self.problems: list[tuple[str, str]] = []
         self._allowed_secrets = allowed_secrets
         self._root = os.path.realpath(folder)
@@ -152,7 +156,8 @@ class _FileReader:
         is_allowed = path in self._allowed_secrets
         digest, secret = "", None if is_allowed else secrets.by_name(path)
         if secret is None:
-            digest, secret = _hash(Path(self._root, path), status.st_size)
+            digest, secret, is_pointer = _hash(Path(self._root, path), status.st_size)
+            self.lfs_pointers += [path] * is_pointer
         if secret and not is_allowed:
             self.refuse(path, f"contains {secret}; {secrets.remedy(secret)}")
         else:
@@ -184,12 +189,13 @@ def _mode(status: os.stat_result) -> int:
     return mode | 0o022 if status.st_mode & stat.S_IWOTH else mode
 
 
-def _hash(file: Path, size: int) -> tuple[str, str | None]:
-    """Return a file's digest, and the kind of secret in the part of it that is scanned."""
+def _hash(file: Path, size: int) -> tuple[str, str | None, bool]:
+    """Return a file's digest, the kind of secret in what is scanned, and whether it is in LFS."""
     with file.open("rb", buffering=0) as opened:
         block = opened.read(min(size + 1, _BLOCK))
         content = hashlib.sha256(block)
         secret = secrets.by_content(block)
+        is_pointer = 120 <= size <= 200 and block.startswith(_LFS)
         scanned = len(block)
         while following := opened.read(_BLOCK):
             content.update(following)
@@ -197,7 +203,7 @@ def _hash(file: Path, size: int) -> tuple[str, str | None]:
                 secret = secrets.by_content(block[-secrets.OVERLAP :] + following)
                 scanned += len(following)
             block = following
-    return content.hexdigest(), secret
+    return content.hexdigest(), secret, is_pointer
 
 
 def _digest_of(files: Iterable[ContextFile]) -> str:

@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from distlaunch.background import BackgroundTask
 from distlaunch.errors import ImageError
-from distlaunch.image.dockerfile_parser import (
-    Dockerfile,
-    Instruction,
-    below,
-    read_dockerfile,
-)
+from distlaunch.image.dockerfile_parser import below, read_dockerfile
 from distlaunch.image.entrypoint import read_contents
 from distlaunch.image.pip_secrets import FOLDER, VARIABLES
 from distlaunch.image.recipe import read_recipe
@@ -30,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.image.context import Context, ContextFile
-    from distlaunch.image.dockerfile_parser import Stage
+    from distlaunch.image.dockerfile_parser import Dockerfile, Instruction
     from distlaunch.image.recipe import EnvironmentSpec
     from distlaunch.job.model import Job
 
@@ -148,7 +143,7 @@ def plan_image(
         reference = Reference.parse(image.uri)
         return ImagePlan(BuildStrategy.EXISTING, "the job names it", reference, reference.digest)
     if not push:
-        inputs = _read_inputs(job, folder, lambda dockerfile: dockerfile)
+        inputs = _read_inputs(job, folder)
         repository = Reference.parse(image.repository or f"distlaunch/{job.name.lower()}")
         reference = repository.with_tag(inputs.tag)
         return ImagePlan(BuildStrategy.DOCKER, "nothing is pushed", reference, inputs=inputs)
@@ -178,7 +173,9 @@ def _within(timeout: float | None, what: str, look_up: Callable[[], _T]) -> _T:
         raise RegistryUnreachable(text) from None
 
 
-def _read_inputs(job: Job, folder: Path, pin: Callable[[Dockerfile], Dockerfile]) -> BuildInputs:
+def _read_inputs(
+    job: Job, folder: Path, pin: Callable[[Dockerfile], Dockerfile] = lambda dockerfile: dockerfile
+) -> BuildInputs:
     """Read what an image is built from; base images are looked up while files are hashed."""
     from distlaunch.image.context import read_context
 
@@ -223,8 +220,13 @@ def split_environment(
 
 def pin_bases(dockerfile: Dockerfile, digests: Mapping[str, str]) -> Dockerfile:
     """Return a Dockerfile with its base images by digest."""
-    stages = tuple(_pin_base(stage, digests) for stage in dockerfile.stages)
-    return replace(dockerfile, stages=stages)
+    stages = list(dockerfile.stages)
+    for index, stage in enumerate(stages):
+        if base := digests.get(stage.base):
+            rest = f"{stage.start.flags}{base}" + (f" AS {stage.name}" if stage.name else "")
+            start = replace(stage.start, rest=rest, text=f"FROM {rest}\n")
+            stages[index] = replace(stage, base=base, start=start)
+    return replace(dockerfile, stages=tuple(stages))
 
 
 def with_secrets(dockerfile: Dockerfile, names: Iterable[str]) -> Dockerfile:
@@ -235,16 +237,6 @@ def with_secrets(dockerfile: Dockerfile, names: Iterable[str]) -> Dockerfile:
         for stage in dockerfile.stages
     ]
     return replace(dockerfile, stages=tuple(stages))
-
-
-def _pin_base(stage: Stage, digests: Mapping[str, str]) -> Stage:
-    if stage.base not in digests:
-        return stage
-    base = digests[stage.base]
-    rest = f"{stage.start.flags}{base}" + (f" AS {stage.name}" if stage.name else "")
-    return replace(
-        stage, base=base, start=Instruction("FROM", rest, f"FROM {rest}\n", stage.start.line)
-    )
 
 
 def _look_up_bases(bases: Iterable[str]) -> Mapping[str, str]:
@@ -295,14 +287,10 @@ def _hashed(data: object) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:_TAG_DIGITS]
 
 
-def _is_pip(instruction: Instruction) -> bool:
-    """Whether an instruction has pip install something."""
-    words = instruction.array or tuple(instruction.rest.split())
-    return instruction.word == "RUN" and "install" in words and any("pip" in w for w in words)
-
-
 def _with_mounts(instruction: Instruction, mounts: str) -> Instruction:
-    if not _is_pip(instruction):
+    """Return an instruction with secrets if it has pip install something, or else unchanged."""
+    words = instruction.words
+    if instruction.word != "RUN" or "install" not in words or not any("pip" in w for w in words):
         return instruction
     command = shlex.join(instruction.array) if instruction.array else instruction.arguments
     rest = f"{mounts} {instruction.flags}set -a; . {FOLDER}/{VARIABLES}; set +a; {command}"

@@ -7,6 +7,7 @@ import posixpath
 import re
 import traceback
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from distlaunch.job import machine_catalogue
 from distlaunch.job.model import DEFAULT_BASE, DEFAULT_REQUIREMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import jinja2
 
@@ -122,9 +123,10 @@ def read_recipe(job: Job, folder: Path) -> Recipe:
         return Recipe(read_text(folder, own), ignore, own, own_ignore, wheel)
     base, gpu = job.image.base or DEFAULT_BASE, has_gpus(job.cluster)
     spec = EnvironmentSpec(base, _requirements(job, folder), wheel, gpu)
-    text = _dockerfile(job, spec, folder)
+    render = partial(_dockerfile, job, spec, _entrypoint(job, folder))
+    text = render(folder)
     # A copy of the bundled template gives the same text.
-    is_bundled = not _has_template(folder, "Dockerfile") or text == _dockerfile(job, spec, None)
+    is_bundled = not _has_template(folder, "Dockerfile") or text == render(None)
     return Recipe(text, ignore, None, own_ignore, wheel, spec if is_bundled else None)
 
 
@@ -136,7 +138,9 @@ def is_rendered(text: str) -> bool:
     return stamp[1] == _hash(text[: stamp.start()] + text[stamp.end() :])
 
 
-def _dockerfile(job: Job, spec: EnvironmentSpec, folder: Path | None) -> str:
+def _dockerfile(
+    job: Job, spec: EnvironmentSpec, entrypoint: Iterable[str], folder: Path | None
+) -> str:
     """Render a Dockerfile; the project's template comes first, unless `folder` is None."""
     from distlaunch.image import trainer_wheel
 
@@ -157,7 +161,7 @@ def _dockerfile(job: Job, spec: EnvironmentSpec, folder: Path | None) -> str:
         link_cuda=LINK_CUDA,
         trainer_wheel=spec.trainer_wheel.path if spec.trainer_wheel else None,
         install_trainer=trainer_wheel.install_command(CODE),
-        entrypoint=_entrypoint(job, folder),
+        entrypoint=entrypoint,
         code=CODE,
     )
 

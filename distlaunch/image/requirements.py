@@ -10,6 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
 from distlaunch.errors import ImageError, os_reason
 from distlaunch.files import read_regular
 from distlaunch.job.model import DEFAULT_REQUIREMENTS
@@ -17,8 +20,6 @@ from distlaunch.job.model import DEFAULT_REQUIREMENTS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
-
-    from packaging.requirements import Requirement
 
     from distlaunch.job.model import Cluster
 
@@ -82,8 +83,6 @@ class RequirementLine:
     @property
     def name(self) -> str:
         """The distribution's normalized name, empty if it is not known."""
-        from packaging.utils import canonicalize_name
-
         if self.requirement:
             return canonicalize_name(self.requirement.name)
         match = _NAME_IN_URL.search(self.url or "")
@@ -267,8 +266,6 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 def _parse(line: str) -> Requirement | None:
     """Return the requirement of a line, None if pip or `packaging` reads none."""
-    from packaging.requirements import InvalidRequirement, Requirement
-
     try:
         return Requirement(line)
     except InvalidRequirement:

@@ -13,6 +13,12 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.tags import compatible_tags, cpython_tags
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.image_runtime import tensorflow_tag
 from distlaunch.errors import ImageError
@@ -23,8 +29,6 @@ from distlaunch.job.model import DEFAULT_BASE, DEFAULT_REQUIREMENTS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
-
-    from packaging.specifiers import SpecifierSet
 
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.project.image_runtime import ImageRuntime
@@ -117,15 +121,13 @@ class ImageRequirements:
     @cached_property
     def distributions(self) -> set[str]:
         """The names of the distributions in the image and of what they require, where known."""
-        from packaging.requirements import Requirement
-
         in_base = {"tensorflow", "tensorboard"} if tensorflow_tag(self.runtime.base) else set()
         pending = [each.requirement for each in self.installed if each.requirement]
         pending += map(Requirement, (self.names | in_base) - {""})
         done: set[tuple[str, str]] = set()
         while pending:
             requirement = pending.pop()
-            name = _canonical(requirement.name)
+            name = canonicalize_name(requirement.name)
             for extra in ("", *requirement.extras):
                 found = None if (name, extra) in done else _distribution(name)
                 done.add((name, extra))
@@ -181,8 +183,6 @@ def load_requirements(job: Job, folder: Path, runtime: ImageRuntime) -> ImageReq
 
 def _applies_to(line: str, markers: Mapping[str, str]) -> bool:
     """Return whether a line with a URL alone is for a Python and a system."""
-    from packaging.requirements import InvalidRequirement, Requirement
-
     try:
         return applies(Requirement(f"a; {line.rpartition(' ; ')[2]}"), markers)
     except InvalidRequirement:  # it has no marker
@@ -223,9 +223,6 @@ def any_version(specifiers: Iterable[SpecifierSet | str]) -> bool:
     A set of versions between bounds that is not empty contains one of the bounds or the version
     right after one, or has no lower bound.
     """
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-    from packaging.version import InvalidVersion, Version
-
     try:
         both = SpecifierSet(",".join(filter(None, map(str, specifiers))))
         bounds = [Version(each.version.removesuffix(".*")) for each in both]
@@ -285,23 +282,21 @@ def _obstacle(line: RequirementLine, requirements: ImageRequirements) -> tuple[s
 
 def _wheel_obstacle(line: RequirementLine, runtime: ImageRuntime) -> tuple[str, str] | None:
     """Return why a URL's wheel is not for the image's Python on Linux."""
-    from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-
     path = re.split("[#?]", line.url or "", maxsplit=1)[0]
     try:
         tags = parse_wheel_filename(unquote(path.rpartition("/")[2]))[3]
     except InvalidWheelFilename:
         return None
     libc = "musllinux" if "alpine" in (runtime.base or "") else "manylinux"
-    platforms = re.compile(rf"any|({libc}|linux)\w*_x86_64")
-    minor = runtime.python[1] if runtime.python else None
-    for tag in tags:
-        python = re.fullmatch(r"(?:cp|py)3(\d+)", tag.interpreter)
-        is_older = tag.abi in ("abi3", "none") and python and minor and int(python[1]) <= minor
-        is_fit = not python or not minor or int(python[1]) == minor or is_older
-        if platforms.fullmatch(tag.platform) and is_fit:
-            return None
-    which = f"Linux on x86_64 and Python 3.{minor or 'N'}"
+    linux = [each for each in tags if re.fullmatch(rf"any|({libc}|linux)\w*_x86_64", each.platform)]
+    if runtime.python and linux:
+        name, platforms = f"cp3{runtime.python[1]}", [each.platform for each in linux]
+        supported = {*cpython_tags(runtime.python, [name], platforms)}
+        supported |= {*compatible_tags(runtime.python, name, platforms)}
+        linux = [each for each in linux if each in supported]
+    if linux:
+        return None
+    which = f"Linux on x86_64 and Python 3.{runtime.python[1] if runtime.python else 'N'}"
     return f"{_shown(line)} is a wheel for another system or Python", f"name one for {which}"
 
 
@@ -329,8 +324,6 @@ def _python_obstacle(line: RequirementLine, runtime: ImageRuntime) -> tuple[str,
     specifier = line.requirement.specifier if line.requirement else ""
     if not (installed and runtime.python and str(specifier) == f"=={installed.version}"):
         return None
-    from packaging.specifiers import SpecifierSet
-
     requires = "".join(installed.metadata.get_all("Requires-Python") or [])
     minors = [each for each in range(6, 40) if f"3.{each}.99" in SpecifierSet(requires)]
     needs = f"requires Python {requires}"
@@ -366,7 +359,7 @@ def providers(module: str) -> tuple[str, ...]:
     if parts[0] == "google":
         length = 3 if parts[1:2] == ["cloud"] else 2
     name = ".".join(parts[:length])
-    return _ALIASES.get(name, (_canonical(name),))
+    return _ALIASES.get(name, (canonicalize_name(name),))
 
 
 def _installed_providers(module: str) -> set[str]:
@@ -375,7 +368,7 @@ def _installed_providers(module: str) -> set[str]:
     names = set(_TOP_LEVELS().get(top, ()))
     if len(names) > 1:  # a namespace package, e.g. google
         names = {name for name in names if _has_module(name, module)}
-    return set(map(_canonical, names))
+    return set(map(canonicalize_name, names))
 
 
 def _is_installed(name: str, specifier: SpecifierSet | None = None) -> bool:
@@ -398,10 +391,6 @@ def _has_module(name: str, module: str) -> bool:
     path = module.replace(".", "/")
     files = importlib.metadata.files(name) or ()
     return any(str(file).startswith((f"{path}/__init__.", f"{path}.")) for file in files)
-
-
-def _canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def pin(name: str, suffix: str = "") -> str:
