@@ -131,7 +131,7 @@ def read_recipe(job: Job, folder: Path) -> Recipe:
 
 
 def is_rendered(text: str) -> bool:
-    """Whether a file was rendered by us and has not been changed since."""
+    """Whether distlaunch rendered a file and it has not been changed since."""
     stamp = _STAMP.search(text)
     if stamp is None or not _DIRECTIVES.fullmatch(text, 0, stamp.start()):
         return False

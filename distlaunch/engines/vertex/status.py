@@ -42,7 +42,7 @@ def read_status(job: Mapping[str, Any], project: str) -> JobStatus:
     container = (spec.get("workerPoolSpecs") or [{}])[0].get("containerSpec") or {}
     folder = (spec.get("baseOutputDirectory") or {}).get("outputUriPrefix")
     return JobStatus(
-        id=job_id(job),
+        id=_job_id(job),
         name=job["name"],
         state=current,
         request=view_request(job, cast("Collection", name.collection), project, name.region),
@@ -53,14 +53,14 @@ def read_status(job: Mapping[str, Any], project: str) -> JobStatus:
         ended=job.get("endTime"),
         updated=job.get("updateTime"),
         error=error_message(job),
-        is_stockout=is_stockout(job),
+        is_stockout=_is_stockout(job),
         job_dir=folder or None,
         program=(*(container.get("command") or ["ENTRYPOINT"]), *(container.get("args") or [])),
         scheduling=spec.get("scheduling") or {},
         study=study,
         trials=tuple(_read_trial(trial, metric, end) for trial in job.get("trials") or ()),
-        console=console_url(job, project),
-        tensorboard=tensorboard_url(job),
+        console=_console_url(job, project),
+        tensorboard=_tensorboard_url(job),
         resource=job,
     )
 
@@ -98,12 +98,12 @@ def _read_trial(trial: Mapping[str, Any], metric: str, end: str | None) -> Trial
     )
 
 
-def job_id(job: Mapping[str, Any]) -> str:
+def _job_id(job: Mapping[str, Any]) -> str:
     """Return the launch id of a job that distlaunch submitted, and Google's number of others."""
     return str((job.get("labels") or {}).get(LAUNCH_LABEL) or parse_name(job["name"]).id)
 
 
-def is_stockout(job: Mapping[str, Any]) -> bool:
+def _is_stockout(job: Mapping[str, Any]) -> bool:
     """Whether a job has ended because its region has no machines for it.
 
     Such a job never started. Quotas have other messages
@@ -145,7 +145,7 @@ def error_message(job: Mapping[str, Any]) -> str:
     return " ".join(" ".join(map(message_of, lines)).split())
 
 
-def console_url(job: Mapping[str, Any], project: str) -> str:
+def _console_url(job: Mapping[str, Any], project: str) -> str:
     """Return the URL of a job's page in Google's console."""
     name = parse_name(job["name"])
     return (
@@ -154,7 +154,7 @@ def console_url(job: Mapping[str, Any], project: str) -> str:
     )
 
 
-def tensorboard_url(job: Mapping[str, Any]) -> str | None:
+def _tensorboard_url(job: Mapping[str, Any]) -> str | None:
     """Return the URL of a job's page in its Vertex AI TensorBoard, None without one.
 
     It has the form of ``custom_job_tensorboard_console_uri`` of google-cloud-aiplatform.

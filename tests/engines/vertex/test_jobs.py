@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from distlaunch.engines.vertex import status
 from distlaunch.engines.vertex.client import connect
 from distlaunch.engines.vertex.jobs import Jobs, state
 from distlaunch.errors import CreateRefused, DistlaunchError, GoogleError, RetryableError
@@ -235,75 +234,3 @@ def test_lists_are_read_page_by_page_and_the_newest_jobs_of_both_kinds_come_firs
     assert numbers(jobs.list("customJobs", "labels.team=vision")) == ["5"]
     assert numbers(jobs.newest(9, all_jobs=True)) == list("54321")
     assert numbers(jobs.newest(1, all_jobs=True)) == ["5"]
-
-
-def test_state_error_and_page_of_a_job():
-    job = {
-        "name": "projects/123/locations/europe-west4/customJobs/77",
-        "state": "JOB_STATE_FAILED",
-        "error": {"code": 3, "message": "The replica\nexited."},
-    }
-    assert state(job) == "FAILED"
-    assert status.error_message(job) == "The replica exited."
-    assert status.console_url(job, "my-project") == (
-        "https://console.cloud.google.com/agent-platform/locations/europe-west4/training/77"
-        "?project=my-project"
-    )
-    assert status.tensorboard_url(job) is None
-    job["jobSpec"] = {"tensorboard": "projects/123/locations/europe-west4/tensorboards/4"}
-    assert status.tensorboard_url(job) == (
-        "https://europe-west4.tensorboard.googleusercontent.com/experiment/"
-        "projects+123+locations+europe-west4+tensorboards+4+experiments+77"
-    )
-    assert state({}) == "UNSPECIFIED"
-
-
-STOCKOUT = "Resources are insufficient in region: us-central1. Please try a different region."
-STARTED = "2026-11-23T10:00:00Z"
-QUOTA = "The following quota metrics exceed quota limits: custom_model_training_cpus"
-
-
-@pytest.mark.parametrize(
-    ("state", "message", "more", "expected"),
-    [
-        ("FAILED", STOCKOUT, {}, True),
-        ("FAILED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", {}, True),
-        ("EXPIRED", "", {}, True),
-        ("FAILED", STOCKOUT, {"startTime": STARTED}, False),
-        ("FAILED", QUOTA, {}, False),
-        ("FAILED", "The replica workerpool0-0 exited with a non-zero status of 1.", {}, False),
-        ("CANCELLED", STOCKOUT, {}, False),
-        ("PENDING", "", {}, False),
-    ],
-)
-def test_only_a_job_that_never_had_machines_is_a_stockout(state, message, more, expected):
-    job = {"state": f"JOB_STATE_{state}", "error": {"message": message}, **more}
-    assert status.is_stockout(job) is expected
-
-
-@pytest.mark.parametrize(
-    ("state", "message", "strategy", "start", "expected"),
-    [
-        ("FAILED", STOCKOUT, "SPOT", STARTED, True),
-        ("FAILED", "STOCKOUT", "SPOT", STARTED, True),
-        ("FAILED", STOCKOUT, "STANDARD", STARTED, False),
-        ("FAILED", STOCKOUT, "SPOT", None, False),
-        ("CANCELLED", STOCKOUT, "SPOT", STARTED, False),
-        (
-            "FAILED",
-            "The replica workerpool0-0 exited with a non-zero status of 1. Termination reason: "
-            "Error. KeyError: 'stockout'",
-            "SPOT",
-            STARTED,
-            False,
-        ),
-    ],
-)
-def test_a_spot_job_that_was_running_is_preempted(state, message, strategy, start, expected):
-    job = {
-        "state": f"JOB_STATE_{state}",
-        "error": {"message": message},
-        "jobSpec": {"scheduling": {"strategy": strategy}},
-        **({"startTime": start} if start else {}),
-    }
-    assert status.is_preempted(job) is expected
