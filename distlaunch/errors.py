@@ -1,6 +1,6 @@
 """Errors that the command line prints in one line each.
 
-The tree, with exit codes from `exit_codes`::
+The tree, with exit codes::
 
     DistlaunchError          1: refused or failed
     ├── UsageError           2: invalid command line
@@ -22,10 +22,14 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-from distlaunch.exit_codes import EXIT_ERROR, EXIT_USAGE
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+EXIT_ERROR = 1  # refused or failed, with a message
+EXIT_USAGE = 2
+EXIT_JOB_FAILED = 3  # the cloud job ended without success
+EXIT_INTERRUPTED = 130
+STOPPED_CODES = (129, EXIT_INTERRUPTED, 143)  # of a local run after SIGHUP, SIGINT and SIGTERM
 
 SILENT = "TOKEN_SERVER_SILENT"  # the reason of a RetryableError
 _READER_GONE = (errno.EPIPE, errno.EIO, errno.ECONNRESET)  # of a pipe, a terminal, a socket

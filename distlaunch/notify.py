@@ -16,8 +16,13 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from distlaunch.background import BackgroundTask
-from distlaunch.errors import DistlaunchError, os_reason
-from distlaunch.exit_codes import EXIT_ERROR, EXIT_INTERRUPTED
+from distlaunch.errors import (
+    EXIT_ERROR,
+    EXIT_INTERRUPTED,
+    STOPPED_CODES,
+    DistlaunchError,
+    os_reason,
+)
 from distlaunch.text import duration
 
 if TYPE_CHECKING:
@@ -26,7 +31,6 @@ if TYPE_CHECKING:
     from distlaunch.events import Level
 
 TIMEOUT = 30  # seconds for the command or the request
-_INTERRUPTED = (EXIT_INTERRUPTED, 143)  # Ctrl-C, SIGTERM
 
 
 @dataclass(slots=True)
@@ -41,7 +45,7 @@ class Ending:
     def fields(self, seconds: float) -> dict[str, str | int]:
         """Return what a notification contains; `seconds` is how long the command ran."""
         interrupted = "CANCELLED" if self.cancels else "RUNNING"
-        code_state = {0: "SUCCEEDED", **dict.fromkeys(_INTERRUPTED, interrupted)}
+        code_state = {0: "SUCCEEDED", **dict.fromkeys(STOPPED_CODES, interrupted)}
         return {
             "job": self.job,
             "state": code_state.get(self.code, "FAILED"),

@@ -11,7 +11,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "distlaunch"
 
 SHARED = {
-    *("", "background", "errors", "exit_codes", "failure_reasons", "files", "interrupts"),
+    *("", "background", "errors", "failure_reasons", "files", "interrupts"),
     *("metric_file", "paths", "python_command", "refusals", "resources", "retry"),
     *("source_version", "tensorflow_noise", "text", "timestamps"),
 }

@@ -17,8 +17,13 @@ from click.exceptions import Exit, NoArgsIsHelpError, NoSuchCommand
 
 from distlaunch import __version__
 from distlaunch.cli.settings import Settings
-from distlaunch.errors import DistlaunchError, OutputError, output_error
-from distlaunch.exit_codes import EXIT_ERROR, EXIT_INTERRUPTED
+from distlaunch.errors import (
+    EXIT_ERROR,
+    EXIT_INTERRUPTED,
+    DistlaunchError,
+    OutputError,
+    output_error,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

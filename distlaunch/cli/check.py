@@ -13,8 +13,7 @@ from distlaunch.cli.options import (
     launch_options,
     load_launch,
 )
-from distlaunch.errors import DistlaunchError, UsageError
-from distlaunch.exit_codes import EXIT_ERROR
+from distlaunch.errors import EXIT_ERROR, DistlaunchError, UsageError
 
 if TYPE_CHECKING:
     from distlaunch.cli.settings import Settings

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch.cli import options
-from distlaunch.errors import UsageError
-from distlaunch.exit_codes import EXIT_ERROR, EXIT_INTERRUPTED
+from distlaunch.errors import EXIT_ERROR, EXIT_INTERRUPTED, UsageError
 from distlaunch.paths import COMPARISONS
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from distlaunch.cli import completion, options
-from distlaunch.errors import UsageError
-from distlaunch.exit_codes import EXIT_ERROR
+from distlaunch.errors import EXIT_ERROR, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,7 @@ from distlaunch.cli.options import (
     load_launch,
     notify,
 )
-from distlaunch.errors import GoogleError, UsageError
-from distlaunch.exit_codes import EXIT_ERROR
+from distlaunch.errors import EXIT_ERROR, GoogleError, UsageError
 
 if TYPE_CHECKING:
     from distlaunch.checks.report import Report

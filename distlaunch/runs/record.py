@@ -15,6 +15,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import __version__, files, timestamps
+from distlaunch.errors import STOPPED_CODES
 from distlaunch.local.run_spec import Module
 from distlaunch.redaction import redact, redact_words
 from distlaunch.source_version import commit_of, has_changes, hash_files
@@ -32,7 +33,6 @@ LOCK = "task-logs/.lock"  # in a run's folder; its launcher holds it
 RUNNING, SUCCEEDED, FAILED, CANCELLED = "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED"
 
 _PACKAGES = ("tensorflow", "tensorflow-cpu", "keras")
-_INTERRUPTED = (130, 143)  # the exit codes after SIGINT and SIGTERM
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def start_record(spec: RunSpec, job: Job | None, machine: str) -> RunRecord:
 def end_record(record: RunRecord, folder: Path, exit_code: int) -> None:
     """Write how a run ended; OSError is raised."""
     state = SUCCEEDED if exit_code == 0 else FAILED
-    state = CANCELLED if exit_code in _INTERRUPTED else state
+    state = CANCELLED if exit_code in STOPPED_CODES else state
     ended = timestamps.format(time.time())
     _write(folder, replace(record, state=state, ended=ended, exit_code=exit_code))
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from distlaunch import files
 from distlaunch.engines.api import JobState, LogSelection
-from distlaunch.errors import GoogleError
+from distlaunch.errors import EXIT_INTERRUPTED, EXIT_JOB_FAILED, GoogleError
 from distlaunch.events import JobFailed, Notice
-from distlaunch.exit_codes import EXIT_INTERRUPTED, EXIT_JOB_FAILED
 from distlaunch.submit.launcher import job_goes_on
 
 if TYPE_CHECKING:

@@ -91,7 +91,8 @@ def test_a_notification_that_fails_is_a_warning_without_the_url(run):
     assert "warning: --notify: the command failed with exit code 4\n" in failed.err
 
 
-def test_an_interrupted_run_is_cancelled(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_run_is_cancelled(tmp_path, number):
     words = ["local", "--workers", "1", "--notify", COMMAND, "--", "sh", "-c", "echo up; sleep 60"]
     command = [sys.executable, "-m", "distlaunch", *words]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
@@ -100,9 +101,12 @@ def test_an_interrupted_run_is_cancelled(tmp_path):
         watchdog.start()
         assert "up" in process.stdout.readline()
         watchdog.cancel()
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
-    assert (tmp_path / "received").read_text().splitlines()[1].endswith(" CANCELLED 130")
+        process.send_signal(number)
+        assert process.wait(60) == 128 + number
+    received = (tmp_path / "received").read_text().splitlines()[1]
+    assert received.endswith(f" CANCELLED {128 + number}")
+    [record] = tmp_path.glob(".distlaunch/local/*/run.json")
+    assert json.loads(record.read_text())["state"] == "CANCELLED"
 
 
 def test_the_end_of_a_followed_job(run, tmp_path):

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from distlaunch.errors import STOPPED_CODES
 from distlaunch.local import job_folder
 from distlaunch.local.compare.figures import (
     Failed,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from distlaunch.local.compare.variants import Variant
     from distlaunch.ui.console import Console
 
-_STOPPED = {129, 130, 143}  # exit codes after SIGHUP, SIGINT and SIGTERM
 _UNUSED = ("checkpoints", "model")  # what runs leave that a comparison does not need
 
 
@@ -141,7 +141,7 @@ class Rounds:
             view.console.progress(f"{label} · starting")
             code = Runner(spec, view).run().code
         seconds = time.monotonic() - started
-        if code in _STOPPED:
+        if code in STOPPED_CODES:
             return False
         run = measurement(folder.summary() or {}, number, seconds) if code == 0 else None
         logs = str(folder.logs_dir)
