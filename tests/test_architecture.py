@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "distlaunch"
 
 SHARED = {
     *("", "background", "errors", "failure_reasons", "files", "interrupts"),
-    *("metric_file", "paths", "python_command", "refusals", "resources", "retry"),
+    *("paths", "python_command", "refusals", "resources", "retry"),
     *("source_version", "tensorflow_noise", "text", "timestamps"),
 }
 """Small modules without a room, and `distlaunch` itself; they import only each other."""

@@ -1,14 +1,17 @@
-"""What a task writes: output, raw into its log and as lines to the console, and its events."""
+"""What a task writes: output, raw into its log and as lines to the console, events and metrics."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import os_reason
 from distlaunch.events import Notice, TaskLines
+from distlaunch.files import parse_object
 from distlaunch.local.host_process import PIPE_SIZE
 from distlaunch.tensorflow_noise import without_noise
 
@@ -22,6 +25,7 @@ _LAST_LINES = 20
 _LAST_BYTES = 1 << 14
 _EVENT_BYTES = 1 << 20  # read in one go; a longer line than that is no event
 _LONGEST_LINE = 1 << 20  # bytes; a longer line is cut, so that memory stays flat
+_NO_METRICS = {"checkpoint_path", "global_step", "timestamp", "trial"}  # in a metric file
 _CR, _LF = b"\r", b"\n"
 _RETURNS_AND_NEWLINE = re.compile(rb"\r+\n")
 _RETURNS_AT_START = re.compile(rb"(?m)^\r+")
@@ -185,6 +189,27 @@ def _parse_event(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) and isinstance(value.get("event"), str) else None
+
+
+def read_metrics(lines: str) -> Iterator[tuple[int, dict[str, float | None]]]:
+    """Yield step and metrics of each line of a trial's metric file, as cloudml-hypertune writes it.
+
+    A value that is no number is None.
+    """
+    for line in lines.splitlines():
+        try:
+            record = parse_object(line.encode())
+        except ValueError:
+            continue  # the program writes the line, or was killed while it did
+        step = _number(record.get("global_step")) or 0.0
+        metrics = {name: _number(record[name]) for name in record if name not in _NO_METRICS}
+        yield int(step) if math.isfinite(step) else 0, metrics
+
+
+def _number(value: Any) -> float | None:
+    with suppress(OverflowError, TypeError, ValueError):
+        return float(value)
+    return None
 
 
 def _text(lines: bytes) -> str:

@@ -25,7 +25,7 @@ from distlaunch.interrupts import StopSignals
 from distlaunch.job.trial import ACTIVE, INFEASIBLE, STOPPED, SUCCEEDED, Trial
 from distlaunch.job.yaml_document import display_path
 from distlaunch.local.host_resources import NO_GPU, split_evenly, this_machine
-from distlaunch.metric_file import read_metric
+from distlaunch.local.output import read_metrics
 from distlaunch.python_command import distlaunch_command, on_stdin
 from distlaunch.redaction import redact_words
 from distlaunch.tune.search import Observation, next_point, values_at
@@ -189,7 +189,7 @@ class LocalSearch:
         lines = ""
         with suppress(OSError, ValueError):
             lines = files.read_regular(self._metric_file(run)).decode("utf-8", "replace")
-        value, step, names = read_metric(lines, self._tuning.metric)
+        value, step, names = _read_metric(lines, self._tuning.metric)
         metric = value if value is not None and math.isfinite(value) else None
         if names and self._tuning.metric not in names and self._is_first(code):
             raise DistlaunchError(
@@ -379,3 +379,20 @@ def _writing(folder: Path) -> Iterator[None]:
     except OSError as problem:
         path = problem.filename or display_path(folder)
         raise DistlaunchError(f"{path}: {os_reason(problem)}") from None
+
+
+def _read_metric(lines: str, name: str) -> tuple[float | None, int | None, set[str]]:
+    """Read what cloudml-hypertune writes: a JSON object a line.
+
+    Returns
+    -------
+    tuple
+        The last value of a metric and its step, None if it was not reported, and the names of all
+        metrics.
+    """
+    value, step, names = None, None, set[str]()
+    for at, metrics in read_metrics(lines):
+        names |= metrics.keys()
+        if metrics.get(name) is not None:
+            value, step = metrics[name], at
+    return value, step, names

@@ -175,10 +175,17 @@ def test_the_trainer_s_search_ends_at_the_first_epoch_without_the_metric(project
     assert len(started(project)) == 1
 
 
-def test_a_metric_that_is_not_a_number_is_never_the_best(tune, project):
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("'nan'", "the metric 'accuracy' is nan"),
+        ("None", "no metric 'accuracy': it reported accuracy"),
+    ],
+)
+def test_a_metric_that_is_not_a_number_is_never_the_best(tune, project, value, reason):
     (project / "not_finite.py").write_text(
         "import json, os, sys\n"
-        "value = 'nan' if '--rate=slow' in sys.argv else '1'\n"
+        f"value = {value} if '--rate=slow' in sys.argv else '1'\n"
         "with open(os.environ['CLOUD_ML_HP_METRIC_FILE'], 'w') as file:\n"
         "    json.dump({'accuracy': value, 'global_step': '1', 'trial': '1'}, file)\n"
     )
@@ -187,7 +194,7 @@ def test_a_metric_that_is_not_a_number_is_never_the_best(tune, project):
     result = load_checked("tune", done.out)
     assert (result["best"], [each["id"] for each in result["trials"]]) == (3, [3, 1, 2])
     assert result["trials"][1]["state"] == "INFEASIBLE"
-    assert result["trials"][1]["reason"] == "the metric 'accuracy' is nan"
+    assert result["trials"][1]["reason"] == reason
 
 
 def test_a_damaged_trial_is_named_and_a_removed_one_is_run_again(tune, project):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.emulator.run.job_spec import Workload, trial_workload
 from distlaunch.emulator.run.replica_group import RunResult
 from distlaunch.job.vertex.tuning import SCALES, interpolate
-from distlaunch.metric_file import read_records
+from distlaunch.local.output import read_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -146,10 +146,10 @@ def read_measurements(
     """
     goals = {metric["metricId"]: metric.get("goal") for metric in spec.get("metrics", [])}
     by_step: dict[int, dict[str, float]] = {}
-    for record in read_records(lines):
-        values = {name: float(record[name]) for name in goals if name in record}
+    for step, metrics in read_metrics(lines):
+        numbers = ((name, metrics.get(name)) for name in goals)
+        values = {name: number for name, number in numbers if number is not None}
         if values:
-            step = int(float(record.get("global_step") or 0))
             by_step.setdefault(step, {}).update(values)
     if not by_step:
         return [], None

@@ -155,6 +155,7 @@ def test_the_last_or_the_best_measurement_is_the_final_one(selection, goal, valu
 def test_metrics_of_one_step_are_one_measurement():
     metrics = [{"metricId": "accuracy"}, {"metricId": "loss"}]
     records = [{"accuracy": 0.5, "global_step": 4}, {"loss": 2.0, "global_step": 4}]
+    records += [{"accuracy": None, "loss": [], "global_step": 4}]
     measurements, final = measure(*records, metrics=metrics)
     assert measurements == [final]
     values = [{"metricId": "accuracy", "value": 0.5}, {"metricId": "loss", "value": 2.0}]
