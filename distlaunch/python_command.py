@@ -30,7 +30,7 @@ def python_command(module: str, *words: str, function: str = "main") -> list[str
 
 def distlaunch_command() -> list[str]:
     """Return the command that runs distlaunch with the words on its stdin, and ends with this."""
-    return python_command("distlaunch.cli.subcommand", str(os.getpid()))
+    return python_command("distlaunch.cli", str(os.getpid()), function="main_of_stdin")
 
 
 @contextmanager

@@ -43,7 +43,7 @@ ALLOWED = {
 `cli` and `__main__` may import everything.
 """
 
-STARTED = {("distlaunch.python_command", "distlaunch.cli.subcommand")}
+STARTED = {("distlaunch.python_command", "distlaunch.cli")}
 """The modules that another one starts as a process."""
 
 ONLY = {

@@ -6,6 +6,7 @@ for 0).
 
 from __future__ import annotations
 
+import json
 import sys
 import warnings
 from contextlib import suppress
@@ -130,6 +131,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _report_error(failure) if isinstance(failure, OutputError) else EXIT_ERROR
     _flush(sys.stderr)
     return code
+
+
+def main_of_stdin() -> None:
+    """Run the command line on stdin; end with the process whose id is the first argument."""
+    from distlaunch.local import processes
+
+    processes.die_with(int(sys.argv.pop(1)))
+    sys.argv[1:] = json.load(sys.stdin)
+    sys.exit(main())
 
 
 def _run(arguments: Sequence[str] | None) -> int:

@@ -9,10 +9,10 @@ import pytest
 
 from distlaunch.errors import UsageError
 from distlaunch.local import job_folder
+from distlaunch.local.compare.rounds import QuietView
 from distlaunch.local.run_plan import load_project_job, plan_run
 from distlaunch.local.runner import Runner
 from distlaunch.ui.console import Console
-from distlaunch.ui.quiet_view import QuietView
 
 REPORT = """\
 import json, os

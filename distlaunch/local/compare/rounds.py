@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import STOPPED_CODES
+from distlaunch.events import Notice, TaskLines, Trained, Waiting
 from distlaunch.local import job_folder
 from distlaunch.local.compare.figures import (
     Failed,
@@ -22,12 +23,14 @@ from distlaunch.local.host_resources import this_machine
 from distlaunch.local.run_plan import plan_run
 from distlaunch.local.runner import Runner
 from distlaunch.text import duration, plural
-from distlaunch.ui.quiet_view import QuietView
+from distlaunch.ui.progress import Progress
+from distlaunch.ui.progress_view import ProgressView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from distlaunch.events import Event
     from distlaunch.job.model import Job
     from distlaunch.local.compare.variants import Variant
     from distlaunch.ui.console import Console
@@ -50,6 +53,35 @@ class Comparison:
     def has_failed(self) -> bool:
         """Whether a variant failed."""
         return any(each.failure for each in self.figures)
+
+
+class QuietView(ProgressView):
+    """A progress line of the primary task of a run; lines of tasks are in their logs.
+
+    The messages of the run are kept in `notices`.
+    """
+
+    shows_lines = False
+
+    def __init__(self, console: Console, tasks: Sequence[str], label: str) -> None:
+        super().__init__(console, tasks)
+        self.notices: list[Notice] = []
+        self._chief, self._label = tasks[0], label
+        self._steps = Progress()
+
+    def handle(self, event: Event) -> None:
+        if isinstance(event, TaskLines):
+            return
+        if isinstance(event, Notice):
+            self.notices.append(event)
+        elif isinstance(event, Waiting):
+            self._wait_for(event.text and f"{self._label} · {event.text}")
+        elif not isinstance(event, Trained):
+            super().handle(event)
+        elif event.task == self._chief:
+            self._wait_for("")
+            text = self._steps.update(event.event) or "starting"
+            self.console.progress(f"{self._label} · {text}")
 
 
 class Rounds:
