@@ -36,7 +36,7 @@ def compare(console: Console, values: SimpleNamespace, *, env: dict[str, str]) -
     """Run the comparison, print and write its report, and return the exit code."""
     from distlaunch.local.compare.rounds import Rounds
     from distlaunch.local.compare.variants import plan_variants
-    from distlaunch.local.job_folder import create_numbered
+    from distlaunch.local.run_folder import create_numbered
     from distlaunch.local.run_plan import load_project_job
     from distlaunch.local.run_spec import is_program
 

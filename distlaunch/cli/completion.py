@@ -34,19 +34,15 @@ def job_names(_context: click.Context) -> Iterable[str]:
 @_completion
 def run_ids(_context: click.Context) -> Iterable[str]:
     """Return the ids of the local runs, the newest first."""
-    from distlaunch.paths import LOCAL_JOBS
-
-    return sorted((path.name for path in LOCAL_JOBS.glob("*")), reverse=True)
+    return _run_ids()
 
 
 @_completion
 def runs_and_jobs(_context: click.Context) -> Iterable[str]:
     """Return the ids of local runs and the launch ids of jobs."""
-    from distlaunch.paths import LOCAL_JOBS
     from distlaunch.submit.records import Records
 
-    ids = sorted((path.name for path in LOCAL_JOBS.glob("*")), reverse=True)
-    return ids + [record.launch_id for record in Records(Path.cwd()).all()]
+    return _run_ids() + [record.launch_id for record in Records(Path.cwd()).all()]
 
 
 @_completion
@@ -98,6 +94,12 @@ def starter_names(_context: click.Context) -> Iterable[str]:
     from distlaunch.resources import starters
 
     return starters()
+
+
+def _run_ids() -> list[str]:
+    from distlaunch.paths import LOCAL_JOBS
+
+    return sorted((path.name for path in LOCAL_JOBS.glob("*")), reverse=True)
 
 
 def _fields(

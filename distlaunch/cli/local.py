@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.project.fit_calls import PythonProgram
     from distlaunch.cli.settings import Settings
     from distlaunch.job.model import Job
-    from distlaunch.local.job_folder import JobFolder
+    from distlaunch.local.run_folder import RunFolder
     from distlaunch.local.run_spec import Command, Container, Module, RunSpec
     from distlaunch.local.runner import Outcome
     from distlaunch.ui.console import Console
@@ -124,14 +124,14 @@ def command(settings: Settings, /, **values: Any) -> int:
     if local_options.rounds:
         raise UsageError("--rounds needs --compare or --batch-sizes")
     spec, folder, job = _plan(console, local_options, debug=settings.debug)
-    ending = Ending(spec.job_id, str(folder.job_dir))
+    ending = Ending(folder.id, folder.job_dir)
     with folder.lock(), notify_at_end(local_options.notify, ending, console.log):
         ending.code = _run(console, spec, folder, job, as_json=local_options.as_json)
     return ending.code
 
 
 def _run(
-    console: Console, spec: RunSpec, folder: JobFolder, job: Job | None, *, as_json: bool
+    console: Console, spec: RunSpec, folder: RunFolder, job: Job | None, *, as_json: bool
 ) -> int:
     """Run the job, show its events and return the exit code."""
     from distlaunch.checks.data import record
@@ -165,7 +165,7 @@ def _run(
         finally:
             if run:
                 with _record_errors(view):
-                    end_record(run, folder.path, code)
+                    end_record(run, folder, code)
         if outcome.code == 0:
             if alone and not outcome.has_cluster:
                 count = sum(task.is_training for task in spec.cluster.tasks())
@@ -177,7 +177,7 @@ def _run(
             if summary:
                 record.save(spec.work_dir, source, source_hash, summary)
             with suppress(BrokenPipeError):  # the job has succeeded, even if stdout is closed
-                view.summarise(summary, logs=str(folder.logs_dir))
+                view.summarise(summary, logs=str(folder.task_logs))
         return _audit(outcome, view, as_json=as_json) if spec.audit else outcome.code
 
 
@@ -236,10 +236,10 @@ def _audit(outcome: Outcome, view: ProgressView, *, as_json: bool) -> int:
 
 def _plan(
     console: Console, values: SimpleNamespace, *, debug: bool
-) -> tuple[RunSpec, JobFolder, Job | None]:
+) -> tuple[RunSpec, RunFolder, Job | None]:
     """Return what to run, its job folder, and the job of the job file."""
     from distlaunch.job.job_dir import job_dir_in
-    from distlaunch.local.job_folder import choose
+    from distlaunch.local.run_folder import choose
     from distlaunch.local.run_plan import load_project_job, local_cluster, require_tensorflow
     from distlaunch.local.run_spec import (
         Fault,
@@ -270,12 +270,10 @@ def _plan(
     in_file = job_dir_in(job.args) if job and isinstance(program, Module) else None
     folder = choose(project, values.resume, in_words or values.job_dir, in_file)
     spec = RunSpec(
-        job_id=folder.job_id,
+        folder=folder,
         cluster=cluster,
         program=_container(job, program, console) if values.docker else program,
         work_dir=project,
-        job_dir=folder.job_dir,
-        logs_dir=folder.logs_dir,
         env={**(job.env if job else {}), **_option_variables(values.devices, debug=debug)},
         restarts=values.restarts,
         faults=faults,

@@ -12,6 +12,7 @@ import click
 from distlaunch.cli import completion, options
 from distlaunch.cli.settings import show
 from distlaunch.errors import DistlaunchError, GoogleError, UsageError
+from distlaunch.local.run_folder import MODEL, PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,22 +109,20 @@ def prune(
     settings: Settings, *, keep: int, older_than: float | None, is_confirmed: bool, as_json: bool
 ) -> None:
     """Remove old local runs, after saying which; runs that still run are kept."""
-    from distlaunch.runs import prune as pruning
-    from distlaunch.runs import tables
-    from distlaunch.runs.view import UNKNOWN, local_runs, with_disk_use
+    from distlaunch.runs import tables, view
 
     project = Path.cwd()
-    listed = local_runs(project)
+    listed = view.local_runs(project)
     for run in listed:
-        if run.state == UNKNOWN:
+        if run.state == view.UNKNOWN:
             settings.console().log(f"{run.id}: {run.error}; remove {run.folder} yourself")
-    old = pruning.runs_to_remove(listed, keep=keep, older_than=older_than)
-    runs = [with_disk_use(run) for run in old]
+    old = view.runs_to_remove(listed, keep=keep, older_than=older_than)
+    runs = [view.with_disk_use(run) for run in old]
     if runs and not as_json:
         show(tables.listing(runs))
     if runs and not is_confirmed and not _confirm(f"remove {_size_of(runs)}?"):
         raise click.Abort
-    removed = [run for run in runs if pruning.remove_run(project, run)]
+    removed = [run for run in runs if view.remove_run(project, run)]
     for run in runs:
         if run not in removed:
             settings.console().log(f"{run.id} was resumed meanwhile, and is kept", "warning")
@@ -161,8 +160,8 @@ def tensorboard(
 )
 @click.option(
     "--part",
-    type=click.Choice(["all", "model", "checkpoints", "logs", "export"]),
-    default="model",
+    type=click.Choice(["all", *PARTS]),
+    default=MODEL,
     show_default=True,
     help="Which folder of the job's.",
 )

@@ -18,7 +18,6 @@ from distlaunch.local.ports import is_any_listening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from distlaunch.events import Event
     from distlaunch.interrupts import StopSignals
@@ -26,16 +25,12 @@ if TYPE_CHECKING:
     from distlaunch.local.endings import Verdict
     from distlaunch.local.host import Message
     from distlaunch.local.ports import HeldPorts
+    from distlaunch.local.run_folder import AttemptFolder
     from distlaunch.local.run_spec import Fault
     from distlaunch.local.task_process import TaskPlan
     from distlaunch.ui.progress_view import ProgressView
 
 _TICK = 0.1  # seconds between two looks at the clock and at the event files
-
-
-def event_path(folder: Path, task: Task) -> Path:
-    """Return the file for a task's events in the folder of an attempt."""
-    return folder / f"{_stem(task)}.events.jsonl"
 
 
 class Attempt:
@@ -50,7 +45,7 @@ class Attempt:
         plans: Mapping[Task, TaskPlan],
         *,
         env: Mapping[str, str],
-        folder: Path,
+        folder: AttemptFolder,
         ports: HeldPorts,
         faults: list[Fault],
         view: ProgressView,
@@ -68,11 +63,11 @@ class Attempt:
         self._next_tick = 0.0
         self.has_cluster = False  # whether a task has ever listened at its port
         self.output_problem: BrokenPipeError | OutputError | None = None
-        self._events = {task: EventFile(event_path(folder, task)) for task in plans}
-        self._group = HostProcess(list(plans.values()), env=env, host_log=folder / "host.log")
+        self._events = {task: EventFile(folder.events(task)) for task in plans}
+        self._group = HostProcess(list(plans.values()), env=env, host_log=folder.host_log)
         pipes = self._group.outputs
         self.outputs = {
-            task: TaskOutput(name, pipes[name], folder / f"{_stem(task)}.log", self._report)
+            task: TaskOutput(name, pipes[name], folder.log(task), self._report)
             for name, task in self._tasks.items()
         }
         self.policy = Policy(plans, self._send, self._report, can_restart=can_restart)
@@ -225,10 +220,6 @@ class Attempt:
                     self._record(task, event)
             for output in self.outputs.values():
                 output.close()
-
-
-def _stem(task: Task) -> str:
-    return str(task).replace(":", "-")
 
 
 def _read(output: TaskOutput, selector: selectors.BaseSelector) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.job.model import Job
-    from distlaunch.local.job_folder import JobFolder
+    from distlaunch.local.run_folder import RunFolder
 
 MAX_TASKS = 1_000
 _TOO_MANY = f"expected no more than {MAX_TASKS:,} tasks on one machine"
@@ -82,7 +82,7 @@ def plan_run(
     *,
     workers: int | None,
     words: Sequence[str],
-    folder: JobFolder,
+    folder: RunFolder,
     env: Mapping[str, str] | None = None,
     cpus_per_task: int | None = None,
     cores: Sequence[int] | None = None,
@@ -127,12 +127,10 @@ def plan_run(
         training = sum(task.is_training for task in cluster.tasks())
         cores = usable[: cpus_per_task * training]
     return RunSpec(
-        job_id=folder.job_id,
+        folder=folder,
         cluster=cluster,
         program=program,
         work_dir=project,
-        job_dir=folder.job_dir,
-        logs_dir=folder.logs_dir,
         env=variables,
         cores=None if cores is None else tuple(cores),
     )

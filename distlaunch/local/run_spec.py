@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.job.model import Cluster, Job
+    from distlaunch.local.run_folder import RunFolder
 
     FaultAction = Literal["kill", "freeze"]
 
@@ -79,12 +80,10 @@ class Fault:
 class RunSpec:
     """A job to run on this machine."""
 
-    job_id: str
+    folder: RunFolder
     cluster: Cluster
     program: Module | Command | Container
     work_dir: Path  # where the tasks run
-    job_dir: str  # a local path or gs://…
-    logs_dir: Path  # for the tasks' output and events; always on this machine
     env: Mapping[str, str] = field(default_factory=dict)  # beside that of this process
     restarts: int = 0  # of the whole group, after failures
     faults: tuple[Fault, ...] = ()  # injected in the first attempt

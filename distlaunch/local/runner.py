@@ -7,11 +7,11 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from distlaunch.errors import DistlaunchError, OutputError, os_reason
+from distlaunch.errors import DistlaunchError, OutputError
 from distlaunch.events import JobFailed, Notice
 from distlaunch.failure_reasons import FailureReport, explain
 from distlaunch.interrupts import StopSignals
-from distlaunch.local.attempt import Attempt, event_path
+from distlaunch.local.attempt import Attempt
 from distlaunch.local.endings import Done, Failure, Stopped
 from distlaunch.local.host_resources import has_cpu_tensorflow, share_out, this_machine
 from distlaunch.local.ports import HOST, HeldPorts, is_taken
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from distlaunch.events import Level
     from distlaunch.job.model import Task
     from distlaunch.local.endings import Verdict
+    from distlaunch.local.run_folder import AttemptFolder
     from distlaunch.local.run_spec import RunSpec
     from distlaunch.local.task_process import TaskPlan
     from distlaunch.ui.progress_view import ProgressView
@@ -93,9 +94,9 @@ class Runner:
         code, event_files = None, []
         with StopSignals() as signals:
             while code is None:
-                folder = _create_attempt_folder(self._spec.logs_dir)
+                folder = self._spec.folder.new_attempt()
                 training = [task for task in self._tasks if task.is_training]
-                event_files.append({str(task): event_path(folder, task) for task in training})
+                event_files.append({str(task): folder.events(task) for task in training})
                 code = self._run_attempt(folder, signals)
         return Outcome(code, tuple(event_files), self._has_cluster)
 
@@ -130,7 +131,7 @@ class Runner:
         is_chosen = "CUDA_VISIBLE_DEVICES" in self._env
         return not is_chosen and not self._is_contained and has_cpu_tensorflow()
 
-    def _run_attempt(self, folder: Path, signals: StopSignals) -> int | None:
+    def _run_attempt(self, folder: AttemptFolder, signals: StopSignals) -> int | None:
         """Run the group once and return the exit code, or None where it is to be restarted."""
         with HeldPorts(len(self._tasks)) as ports:
             attempt = Attempt(
@@ -152,7 +153,7 @@ class Runner:
             return 128 + (verdict.signal or 0)
         return self._handle_failure(verdict, attempt, ports.numbers)
 
-    def _plans(self, folder: Path, ports: tuple[int, ...]) -> dict[Task, TaskPlan]:
+    def _plans(self, folder: AttemptFolder, ports: tuple[int, ...]) -> dict[Task, TaskPlan]:
         addresses = {task: f"{HOST}:{port}" for task, port in zip(self._tasks, ports, strict=True)}
         plans = {}
         for task, share in self._shares.items():
@@ -162,10 +163,10 @@ class Runner:
                 task,
                 addresses=addresses,
                 share=share,
-                event_file=event_path(folder, task),
+                event_file=folder.events(task),
                 restarts=self._restarts,
             )
-            plans[task] = plan_task(self._spec, task, share, env, folder)
+            plans[task] = plan_task(self._spec, task, share, env, folder.path)
         return plans
 
     def _handle_failure(
@@ -226,17 +227,3 @@ class Runner:
         if last and not is_above:
             self._notify(f"the last lines of {failure.task}:\n{last}", "error")
         self._notify(f"full log: {output.log}", "error")
-
-
-def _create_attempt_folder(logs_dir: Path) -> Path:
-    """Create a folder with a number that no attempt before has: a job folder may be used again."""
-    names = [path.name.removeprefix("attempt-") for path in logs_dir.glob("attempt-*")]
-    number = 1 + max((int(name) for name in names if name.isdecimal()), default=0)
-    folder = logs_dir / f"attempt-{number}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise DistlaunchError(
-            f"{folder}: cannot be created ({os_reason(problem)}); see --job-dir"
-        ) from None
-    return folder

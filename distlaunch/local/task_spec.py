@@ -97,7 +97,9 @@ def task_environment(
     restarts: int,
 ) -> dict[str, str]:
     """Return the whole environment of one task."""
-    replica = replica_environment(addresses, task, job_id=spec.job_id, job_dir=spec.job_dir)
+    replica = replica_environment(
+        addresses, task, job_id=spec.folder.id, job_dir=spec.folder.job_dir
+    )
     ours = {"DISTLAUNCH_EVENTS": str(event_file), "DISTLAUNCH_RESTARTS": str(restarts)}
     if spec.audit:
         ours["DISTLAUNCH_AUDIT"] = "1"
@@ -110,7 +112,7 @@ def plan_task(
     """Return what the host starts for a task."""
     program = spec.program
     if isinstance(program, Container):
-        name = f"distlaunch-{spec.job_id}-{os.getpid()}-{attempt.name}-{task}".replace(":", "-")
+        name = f"distlaunch-{spec.folder.id}-{os.getpid()}-{attempt.name}-{task}".replace(":", "-")
         contained = _container_arguments(spec, program, share, env)
         argv, cores = container.argv(container.RUN), None
         env = {**os.environ, container.SPEC: json.dumps({"name": name, **contained})}
@@ -133,8 +135,8 @@ def _container_arguments(
 ) -> dict[str, Any]:
     """Return docker-py's arguments for a task's container; paths in it are those outside."""
     credentials = _credentials()
-    folders = [spec.job_dir] if Path(spec.job_dir).is_absolute() else []
-    binds = [f"{folder}:{folder}" for folder in [*folders, spec.logs_dir]]
+    writable = [] if spec.folder.uri else [spec.folder.job_dir]
+    binds = [f"{folder}:{folder}" for folder in [*writable, spec.folder.task_logs]]
     if credentials:
         binds.append(f"{credentials}:{credentials}:ro")
         env = {**env, _CREDENTIALS: credentials}

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from distlaunch.engines.vertex.client import Session
 
-PARTS = ("model", "checkpoints", "logs", "export")
 _AT_ONCE = 4  # files
 _LOOK = 0.1  # seconds between two looks at the downloads
 

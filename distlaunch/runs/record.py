@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import __version__, files, timestamps
 from distlaunch.errors import STOPPED_CODES
+from distlaunch.local.run_folder import RECORD
 from distlaunch.local.run_spec import Module
 from distlaunch.redaction import redact, redact_words
 from distlaunch.source_version import commit_of, has_changes, hash_files
@@ -26,10 +27,9 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
     from distlaunch.job.model import Job
+    from distlaunch.local.run_folder import RunFolder
     from distlaunch.local.run_spec import RunSpec
 
-FILE_NAME = "run.json"
-LOCK = "task-logs/.lock"  # in a run's folder; its launcher holds it
 RUNNING, SUCCEEDED, FAILED, CANCELLED = "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED"
 
 _PACKAGES = ("tensorflow", "tensorflow-cpu", "keras")
@@ -61,12 +61,12 @@ def start_record(spec: RunSpec, job: Job | None, machine: str) -> RunRecord:
     """Write the record of a run that starts, and return it; OSError is raised."""
     folder, program = spec.work_dir, spec.program
     record = RunRecord(
-        id=spec.job_id,
+        id=spec.folder.id,
         started=timestamps.format(time.time()),
         command=("distlaunch", *redact_words(sys.argv[1:])),
         program=tuple(map(str, _flatten(asdict(program).values()))),
         cluster=_count_tasks(spec),
-        job_dir=spec.job_dir,
+        job_dir=spec.folder.job_dir,
         job=_plain_job(job) if job else None,
         commit=commit_of(folder),
         has_changes=has_changes(folder),
@@ -75,11 +75,11 @@ def start_record(spec: RunSpec, job: Job | None, machine: str) -> RunRecord:
         versions=_versions(),
         machine=machine,
     )
-    _write(spec.logs_dir.parent, record)
+    _write(spec.folder, record)
     return record
 
 
-def end_record(record: RunRecord, folder: Path, exit_code: int) -> None:
+def end_record(record: RunRecord, folder: RunFolder, exit_code: int) -> None:
     """Write how a run ended; OSError is raised."""
     state = SUCCEEDED if exit_code == 0 else FAILED
     state = CANCELLED if exit_code in STOPPED_CODES else state
@@ -87,18 +87,18 @@ def end_record(record: RunRecord, folder: Path, exit_code: int) -> None:
     _write(folder, replace(record, state=state, ended=ended, exit_code=exit_code))
 
 
-def read_record(folder: Path) -> RunRecord | None:
+def read_record(folder: RunFolder) -> RunRecord | None:
     """Return the record in a run's folder; None if there is no valid one.
 
     A run that was killed with its launcher has no end, and is CANCELLED.
     """
     try:
-        record = _validator().validate_json(files.read_regular(folder / FILE_NAME))
+        record = _validator().validate_json(files.read_regular(folder.path / RECORD))
     except (OSError, ValueError):
         return None
     if timestamps.parse_or(record.started, math.inf) == math.inf:
         return None
-    is_lost = record.state == RUNNING and not files.may_be_locked(folder / LOCK)
+    is_lost = record.state == RUNNING and not files.may_be_locked(folder.lock_file)
     return replace(record, state=CANCELLED) if is_lost else record
 
 
@@ -109,10 +109,10 @@ def _validator() -> TypeAdapter[RunRecord]:
     return TypeAdapter(RunRecord)
 
 
-def _write(folder: Path, record: RunRecord) -> None:
+def _write(folder: RunFolder, record: RunRecord) -> None:
     """Write a record; bytes of paths and arguments that are not UTF-8 become question marks."""
     text = json.dumps(asdict(record), indent=2, ensure_ascii=False) + "\n"
-    files.atomic_write(folder / FILE_NAME, text.encode(errors="replace"), is_private=True)
+    files.atomic_write(folder.path / RECORD, text.encode(errors="replace"), is_private=True)
 
 
 def _count_tasks(spec: RunSpec) -> dict[str, int]:

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError, os_reason
+from distlaunch.local.run_folder import LOGS
 from distlaunch.python_command import python_command
 from distlaunch.resources import INSTALL_TENSORFLOW
 
@@ -68,7 +69,7 @@ def log_folder(view: RunView, endpoint: str | None = None) -> str:
                 f"{view.id}: TensorBoard needs TensorFlow to read {view.job_dir}; run "
                 f"{INSTALL_TENSORFLOW}"
             )
-    return f"{view.job_dir.rstrip('/')}/logs"
+    return f"{view.job_dir.rstrip('/')}/{LOGS}"
 
 
 def log_options(folders: Mapping[str, str]) -> list[str]:

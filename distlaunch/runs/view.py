@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter
 from contextlib import suppress
@@ -10,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import files, timestamps
-from distlaunch.errors import GoogleError
-from distlaunch.paths import LOCAL_JOBS
-from distlaunch.runs.record import FILE_NAME, read_record
+from distlaunch.errors import DistlaunchError, GoogleError, os_reason
+from distlaunch.local import run_folder
+from distlaunch.local.run_folder import RECORD, SUMMARY, RunFolder
+from distlaunch.runs.record import RUNNING, read_record
 from distlaunch.summary import as_number, epochs_of, logs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from distlaunch.engines.api import Engine, JobStatus
     from distlaunch.failure_reasons import FailureReport
@@ -75,33 +77,74 @@ class RunView:
 
 def local_runs(project: Path) -> list[RunView]:
     """Return the runs in a project's folder, the newest first."""
-    paths = (project / LOCAL_JOBS).glob(f"*/{FILE_NAME}")
-    folders = [path.parent for path in paths if not path.parent.is_symlink()]
-    return sorted(
-        map(view_run, folders), key=lambda view: (view.started or "", view.id), reverse=True
-    )
+    views = map(view_run, run_folder.all_runs(project))
+    return sorted(views, key=lambda view: (view.started or "", view.id), reverse=True)
 
 
 def find_run(project: Path, name: str) -> RunView | None:
     """Return a local run by its id or the path of its folder."""
-    for folder in (project / LOCAL_JOBS / name, project / name):
-        if (folder / FILE_NAME).is_file():
-            return view_run(folder)
-    return None
+    folder = run_folder.find_run(project, name)
+    return view_run(folder) if folder else None
 
 
-def view_run(folder: Path) -> RunView:
+def runs_to_remove(
+    runs: Sequence[RunView], *, keep: int, older_than: float | None
+) -> list[RunView]:
+    """Return the runs, given the newest first, that are not kept.
+
+    A run without a readable record is kept, as its age is unknown.
+
+    Parameters
+    ----------
+    keep
+        How many of the newest are kept.
+    older_than
+        Only runs that started before this time, in seconds since 1970; None for all.
+    """
+    readable = [run for run in runs if run.state != UNKNOWN]
+    old = [
+        run
+        for run in readable[keep:]
+        if older_than is None or timestamps.parse_or(run.started, float("inf")) < older_than
+    ]
+    return [run for run in old if run.state != RUNNING]
+
+
+def remove_run(project: Path, run: RunView) -> bool:
+    """Remove a run's folder, and return whether it was still the run that was listed.
+
+    Raises
+    ------
+    DistlaunchError
+        If its folder cannot be removed, or is outside of the project.
+    """
+    folder = RunFolder(Path(str(run.folder)))
+    try:
+        files.make_folder(folder.task_logs, below=project)
+        with files.lock(folder.lock_file, wait=False):
+            view = view_run(folder)
+            if (view.started, view.ended) != (run.started, run.ended):
+                return False  # it was resumed, and has ended
+            shutil.rmtree(folder.path)
+    except BlockingIOError:
+        return False  # it was resumed
+    except OSError as error:
+        raise DistlaunchError(f"{folder.path}: cannot be removed ({os_reason(error)})") from None
+    return True
+
+
+def view_run(folder: RunFolder) -> RunView:
     """Return the run in a folder, of which only that is known if its record is damaged."""
     record = read_record(folder)
     if record is None:
-        error = f"{FILE_NAME} cannot be read"
-        return RunView("run", folder.name, UNKNOWN, error=error, folder=str(folder))
-    job_dir = record.job_dir if "://" in record.job_dir else str(folder)
+        error = f"{RECORD} cannot be read"
+        return RunView("run", folder.id, UNKNOWN, error=error, folder=str(folder.path))
+    job_dir = record.job_dir if "://" in record.job_dir else str(folder.path)
     tasks = [name for name, count in record.cluster.items() for _ in range(count)]
     ends = [(record.state, record.ended)] if record.ended else []
     return RunView(
         kind="run",
-        id=folder.name,  # the record may come from elsewhere
+        id=folder.id,  # the record may come from elsewhere
         state=record.state,
         started=record.started,
         ended=record.ended,
@@ -124,8 +167,8 @@ def view_run(folder: Path) -> RunView:
             "files": record.code,
             "requirements": record.requirements,
         },
-        summary=_read_json(folder / "summary.json"),
-        folder=str(folder),
+        summary=folder.summary(),
+        folder=str(folder.path),
     )
 
 
@@ -203,16 +246,9 @@ def _describe(tasks: list[str]) -> str:
     return describe_tasks([tasks.count(name) for name in TASK_TYPES])
 
 
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        return files.read_object(path)
-    except (OSError, ValueError):
-        return None
-
-
 def _read_remote(engine: Engine, job_dir: str | None) -> dict[str, Any] | None:
     if job_dir is None:
         return None
     with suppress(GoogleError, ValueError):
-        return files.parse_object(engine.read_file(f"{job_dir.rstrip('/')}/summary.json") or b"")
+        return files.parse_object(engine.read_file(f"{job_dir.rstrip('/')}/{SUMMARY}") or b"")
     return None

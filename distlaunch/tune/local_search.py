@@ -26,6 +26,7 @@ from distlaunch.job.trial import ACTIVE, INFEASIBLE, STOPPED, SUCCEEDED, Trial
 from distlaunch.job.yaml_document import display_path
 from distlaunch.local.host_resources import NO_GPU, split_evenly, this_machine
 from distlaunch.local.output import read_metrics
+from distlaunch.local.run_folder import ERRORS, METRICS, OUTPUT, TRIAL
 from distlaunch.python_command import distlaunch_command, on_stdin
 from distlaunch.redaction import redact_words
 from distlaunch.tune.search import Observation, next_point, values_at
@@ -148,7 +149,6 @@ class LocalSearch:
     def _start(self, run: _Run) -> None:
         project = self._plan.project
         folder = files.make_folder(self._trial_folder(run), below=project)
-        output, errors = folder / "output.log", folder / "errors.log"
         run.slot, run.started = self._free.pop(0), time.monotonic()
         run.before = run.trial.seconds or 0.0
         run.trial = replace(run.trial, state=ACTIVE, seconds=run.before)
@@ -156,8 +156,8 @@ class LocalSearch:
         argv = ["--quiet", "local", f"--job-dir={folder}", *self._plan.options]
         argv += ["--", *self._plan.words, *run.trial.options]
         with (
-            files.open_output(output, "ab") as out,
-            files.open_output(errors, "wb") as err,
+            files.open_output(folder / OUTPUT, "ab") as out,
+            files.open_output(folder / ERRORS, "wb") as err,
             on_stdin(argv) as stdin,
             _pinned(self._cores[run.slot]),
         ):
@@ -173,7 +173,7 @@ class LocalSearch:
 
     def _environment(self, run: _Run) -> Mapping[str, str]:
         variables = {
-            "CLOUD_ML_HP_METRIC_FILE": str(self._metric_file(run)),
+            "CLOUD_ML_HP_METRIC_FILE": str(self._trial_folder(run) / METRICS),
             "CLOUD_ML_TRIAL_ID": str(run.trial.id),
             "DISTLAUNCH_LOCAL_TRIAL": "1",
         }
@@ -188,7 +188,7 @@ class LocalSearch:
         code = run.process.poll()
         lines = ""
         with suppress(OSError, ValueError):
-            lines = files.read_regular(self._metric_file(run)).decode("utf-8", "replace")
+            lines = files.read_regular(self._trial_folder(run) / METRICS).decode("utf-8", "replace")
         value, step, names = _read_metric(lines, self._tuning.metric)
         metric = value if value is not None and math.isfinite(value) else None
         if names and self._tuning.metric not in names and self._is_first(code):
@@ -218,11 +218,11 @@ class LocalSearch:
 
     def _reason(self, run: _Run, code: int) -> str:
         folder = self._trial_folder(run)
-        lines = files.read_regular(folder / "errors.log").decode("utf-8", "replace").splitlines()
+        lines = files.read_regular(folder / ERRORS).decode("utf-8", "replace").splitlines()
         errors = [line.partition(_ERROR)[2].strip() for line in lines if _ERROR in line]
         quoted = [line.strip() for line in lines if line.startswith("    ")]  # of the task's output
         text = ": ".join([*(errors[:1] or [f"exit code {code}"]), *quoted[-1:]])
-        return f"{text}; its output is in {display_path(folder / 'output.log')}"
+        return f"{text}; its output is in {display_path(folder / OUTPUT)}"
 
     def _stop_all(self, number: int) -> None:
         """Send a signal to all trials that run; wait for them if it cannot be ignored."""
@@ -235,12 +235,9 @@ class LocalSearch:
     def _trial_folder(self, run: _Run) -> Path:
         return self._folder / f"trial-{run.trial.id}"
 
-    def _metric_file(self, run: _Run) -> Path:
-        return self._trial_folder(run) / "metrics.jsonl"
-
     def _save(self, run: _Run) -> None:
         content = asdict(run.trial) | {"point": dict(run.point)}
-        path = self._trial_folder(run) / "trial.json"
+        path = self._trial_folder(run) / TRIAL
         files.atomic_write(path, json.dumps(content, indent=2), is_private=True)
 
     def _open(self) -> None:
@@ -255,7 +252,7 @@ class LocalSearch:
                 f"{display_path(self._folder)} has a search with other {', '.join(different)}; "
                 "--new starts a new one and keeps the old folder"
             )
-        runs = [_read_run(path, self._tuning) for path in self._folder.glob("trial-*/trial.json")]
+        runs = [_read_run(path, self._tuning) for path in self._folder.glob(f"trial-*/{TRIAL}")]
         for run in sorted(runs, key=lambda run: run.trial.id):
             if not run.trial.has_ended:
                 run.trial = replace(run.trial, state=STOPPED)

@@ -24,10 +24,10 @@ from json_schemas import load_checked
 from distlaunch import files
 from distlaunch.emulator.faults import Faults
 from distlaunch.engines.vertex.storage import list_files
-from distlaunch.runs.prune import remove_run
-from distlaunch.runs.record import LOCK, read_record
+from distlaunch.local.run_folder import RunFolder
+from distlaunch.runs.record import read_record
 from distlaunch.runs.tables import whole
-from distlaunch.runs.view import RunView, local_runs
+from distlaunch.runs.view import RunView, local_runs, remove_run
 
 from ..trainer_skeleton.runs.cloud_storage import CloudStorage  # noqa: TID252 - no package
 from .cloud import Cloud
@@ -115,7 +115,7 @@ def test_runs_are_listed_shown_compared_and_removed(run, project, train):
     removed = run("prune", "--keep", "1", "--yes", "--json", cwd=project).out
     assert load_checked("prune", removed)["removed"] == [first]
     assert not (project / ".distlaunch/local" / first).exists()
-    assert read_record(project / ".distlaunch/local" / second).exit_code == 3
+    assert read_record(RunFolder(project / ".distlaunch/local" / second)).exit_code == 3
 
 
 @pytest.mark.usefixtures("no_credentials")
@@ -171,7 +171,7 @@ def test_a_run_whose_launcher_was_killed_is_cancelled_and_one_that_runs_is_kept(
         assert time.monotonic() < until
         time.sleep(0.05)
     records = list(project.glob(".distlaunch/local/*/run.json"))
-    assert read_record(records[0].parent).state == "RUNNING"
+    assert read_record(RunFolder(records[0].parent)).state == "RUNNING"
     assert "no runs to remove" in run("prune", "--keep", "0", "--yes", cwd=project).err
     launcher.kill()
     launcher.wait()
@@ -203,7 +203,7 @@ def test_a_run_that_is_resumed_while_prune_prompts_is_kept(project, train):
     name = train(0.5)
     [run] = local_runs(project)
     path = project / ".distlaunch/local" / name
-    with files.lock(path / LOCK, wait=False):
+    with files.lock(RunFolder(path).lock_file, wait=False):
         assert not remove_run(project, run)
     record = path / "run.json"
     record.write_text(record.read_text().replace(str(run.ended), "2026-11-26T00:00:00Z"))
@@ -216,13 +216,13 @@ def test_without_locks_a_run_may_still_run(project, train, monkeypatch):
     [record] = project.glob(".distlaunch/local/*/run.json")
     content = json.loads(record.read_text())
     record.write_text(json.dumps(content | {"state": "RUNNING", "ended": None}))
-    assert read_record(record.parent).state == "CANCELLED"
+    assert read_record(RunFolder(record.parent)).state == "CANCELLED"
 
     def no_locks(*_):
         raise OSError(errno.ENOLCK, "no locks available")
 
     monkeypatch.setattr("fcntl.flock", no_locks)
-    assert read_record(record.parent).state == "RUNNING"
+    assert read_record(RunFolder(record.parent)).state == "RUNNING"
 
 
 def test_a_record_cannot_name_another_folder(run, project, train, tmp_path):
@@ -286,7 +286,9 @@ def test_only_the_program_is_hashed(project, train):
     (project / "venv/lib/module.py").write_text("2")
     second = train(0.5)
     runs = project / ".distlaunch/local"
-    assert read_record(runs / first).code == read_record(runs / second).code != ""
+    codes = {read_record(RunFolder(runs / name)).code for name in (first, second)}
+    assert len(codes) == 1
+    assert codes != {""}
 
 
 def test_a_damaged_summary_is_shown_as_far_as_it_can_be(run, project, train):

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from distlaunch.errors import UsageError
-from distlaunch.local import job_folder
+from distlaunch.local import run_folder
 from distlaunch.local.compare.rounds import QuietView
 from distlaunch.local.run_plan import load_project_job, plan_run
 from distlaunch.local.runner import Runner
@@ -28,7 +28,7 @@ CORES = sorted(os.sched_getaffinity(0))
 def facts_of_run(project, capfd, *, workers: int, **choices) -> list[dict]:
     """Run report.py and return what each task reports."""
     (project / "report.py").write_text(REPORT)
-    folder = job_folder.new(project, "runs/one")
+    folder = run_folder.new(project, "runs/one")
     words = ["python", "report.py"]
     spec = plan_run(project, None, workers=workers, words=words, folder=folder, **choices)
     view = QuietView(Console(), [str(task) for task in spec.cluster.tasks()], "one")
@@ -50,7 +50,7 @@ def test_cores_per_task(tmp_path, capfd, workers, cores):
 
 
 def test_a_job_folder_of_its_own(tmp_path):
-    folder = job_folder.new(tmp_path, "one")
+    folder = run_folder.new(tmp_path, "one")
     (tmp_path / "distlaunch.yaml").write_text(
         "name: digits\nmodule: json\nargs: [--job-dir, old, --epochs, '2']\n"
         "cluster: {chief: {machine: n1-standard-4}}\n"
@@ -58,6 +58,6 @@ def test_a_job_folder_of_its_own(tmp_path):
     job = load_project_job(tmp_path, [])
     spec = plan_run(tmp_path, job, workers=2, words=["--seed=1"], folder=folder)
     assert spec.program.args == ("--epochs", "2", "--seed=1")
-    assert spec.job_dir == str(tmp_path / "one")
+    assert spec.folder.job_dir == str(tmp_path / "one")
     with pytest.raises(UsageError, match="--job-dir after '--': each run has a job folder of its"):
         plan_run(tmp_path, job, workers=2, words=["--job-dir=x"], folder=folder)

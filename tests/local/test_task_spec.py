@@ -7,6 +7,7 @@ import os
 import pytest
 
 from distlaunch.job.model import Cluster, Machine, Pool
+from distlaunch.local.run_folder import RunFolder
 from distlaunch.local.run_spec import Command, Container, Module, RunSpec
 from distlaunch.local.task_spec import common_environment
 
@@ -22,12 +23,10 @@ def environment(monkeypatch, tmp_path):
     def common(program, shell=(), **env):
         monkeypatch.setattr(os, "environ", dict(shell))
         spec = RunSpec(
-            job_id="1",
+            folder=RunFolder(tmp_path),
             cluster=Cluster(Pool(Machine("local"))),
             program=program,
             work_dir=tmp_path,
-            job_dir=str(tmp_path),
-            logs_dir=tmp_path,
             env=env,
         )
         return common_environment(spec)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from distlaunch.errors import STOPPED_CODES
 from distlaunch.events import Notice, TaskLines, Trained, Waiting
-from distlaunch.local import job_folder
+from distlaunch.local import run_folder
 from distlaunch.local.compare.figures import (
     Failed,
     Measurement,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from distlaunch.local.compare.variants import Variant
     from distlaunch.ui.console import Console
 
-_UNUSED = ("checkpoints", "model")  # what runs leave that a comparison does not need
+_UNUSED = (run_folder.CHECKPOINTS, run_folder.MODEL)  # what a comparison does not need of runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class Rounds:
     def _run_once(self, variant: Variant, number: int, rounds: int) -> bool:
         """Run a variant and keep its figures; return False if it was interrupted."""
         label = f"round {number} of {rounds} · {variant.name}"
-        folder = job_folder.new(
+        folder = run_folder.new(
             self._project, str(self._folder / f"{variant.folder_name}-{number}")
         )
         spec = plan_run(
@@ -176,7 +176,7 @@ class Rounds:
         if code in STOPPED_CODES:
             return False
         run = measurement(folder.summary() or {}, number, seconds) if code == 0 else None
-        logs = str(folder.logs_dir)
+        logs = str(folder.task_logs)
         if run is None:
             text = f"exit code {code}" if code else "no examples_per_second in summary.json"
             self._failed[variant.name] = Failed(text, logs)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from distlaunch.errors import DistlaunchError, UsageError
-from distlaunch.local import job_folder
-from distlaunch.local.job_folder import choose, new, resumed
+from distlaunch.local import run_folder
+from distlaunch.local.run_folder import choose, new, resumed
 from distlaunch.paths import LOCAL_JOBS
 
 
@@ -23,18 +23,18 @@ def make_job(project: Path, name: str, *, checkpoints: bool = True) -> Path:
 
 def test_new_jobs_get_folders_named_after_the_moment(tmp_path, monkeypatch):
     folder = new(tmp_path, None)
-    assert re.fullmatch(r"\d{8}-\d{6}", folder.job_id)
-    assert folder.job_dir == str(tmp_path / ".distlaunch/local" / folder.job_id)
+    assert re.fullmatch(r"\d{8}-\d{6}", folder.id)
+    assert folder.job_dir == str(tmp_path / ".distlaunch/local" / folder.id)
     assert Path(folder.job_dir, "task-logs").is_dir()
-    monkeypatch.setattr(job_folder.time, "strftime", lambda _: "20261121-101112")
-    ids = [new(tmp_path, None).job_id for _ in range(3)]
+    monkeypatch.setattr(run_folder.time, "strftime", lambda _: "20261121-101112")
+    ids = [new(tmp_path, None).id for _ in range(3)]
     assert ids == ["20261121-101112", "20261121-101112-2", "20261121-101112-3"]
 
 
 @pytest.mark.parametrize("job_dir", ["out/x", "./out/y/../x", "out/x/"])
 def test_a_requested_folder_is_created_in_the_project(tmp_path, job_dir):
     folder = new(tmp_path, job_dir)
-    assert (folder.job_dir, folder.job_id) == (str(tmp_path / "out" / "x"), "x")
+    assert (folder.job_dir, folder.id) == (str(tmp_path / "out" / "x"), "x")
     assert new(tmp_path, job_dir) == folder
 
 
@@ -42,10 +42,10 @@ def test_a_job_in_the_cloud_has_its_output_here_by_which_it_is_resumed(tmp_path)
     make_job(tmp_path, "20200101-000000")
     folder = new(tmp_path, "gs://bucket/job/")
     assert folder.job_dir == "gs://bucket/job"
-    assert folder.logs_dir == tmp_path / LOCAL_JOBS / folder.job_id / "task-logs"
-    assert folder.logs_dir.is_dir()
+    assert folder.task_logs == tmp_path / LOCAL_JOBS / folder.id / "task-logs"
+    assert folder.task_logs.is_dir()
     assert folder.summary_version() is None
-    for which in ("", folder.job_id, str(LOCAL_JOBS / folder.job_id)):
+    for which in ("", folder.id, str(LOCAL_JOBS / folder.id)):
         assert resumed(tmp_path, which) == folder
 
 
@@ -90,11 +90,11 @@ def test_resume_takes_the_newest_that_has_a_finished_checkpoint(tmp_path):
         make_job(tmp_path, name)
     unfinished = make_job(tmp_path, "20261122-101112", checkpoints=False)
     (tmp_path / LOCAL_JOBS / "29990101-000000").touch()
-    assert resumed(tmp_path, "").job_id == "20261121-101112-10"
+    assert resumed(tmp_path, "").id == "20261121-101112-10"
     (unfinished / "checkpoints/step-00000010").mkdir()
-    assert resumed(tmp_path, "").job_id == "20261121-101112-10"
+    assert resumed(tmp_path, "").id == "20261121-101112-10"
     (unfinished / "checkpoints/step-00000010/checkpoint.json").touch()
-    assert resumed(tmp_path, "").job_id == "20261122-101112"
+    assert resumed(tmp_path, "").id == "20261122-101112"
 
 
 @pytest.mark.parametrize("which", ["..", ".", "./20261121-101112"])
@@ -127,7 +127,7 @@ def test_choice_between_command_line_and_job_file(tmp_path):
         ("one", None, "file"): "one",
     }
     for (resume, requested, by_file), expected in chosen.items():
-        assert choose(tmp_path, resume, requested, by_file).job_id == expected
+        assert choose(tmp_path, resume, requested, by_file).id == expected
     with pytest.raises(UsageError, match=r"^--resume one and --job-dir line are two folders"):
         choose(tmp_path, "one", "line", None)
 
