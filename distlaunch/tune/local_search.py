@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from distlaunch.job.model import Job, Tuning
     from distlaunch.tune.search import Point
 
+_LOCK = ".lock"  # in the folder of a search
 _LOOK = 0.2  # seconds between two looks at the trials
 _ERROR = "error: "  # in the line with the reason of a failure
 
@@ -89,19 +90,12 @@ class LocalSearch:
     def run(self, on_change: Callable[[Sequence[Trial]], None]) -> int | None:
         """Run the trials that are missing; call `on_change` with all of them now and then.
 
-        Returns
-        -------
-        int or None
-            128 + n if signal n has interrupted the search.
-
-        Raises
-        ------
-        DistlaunchError
-            If the folder is of another search, is in use, or cannot be written.
+        Return 128 + n if signal n has interrupted the search. DistlaunchError is raised if the
+        folder is of another search, is in use, or cannot be written.
         """
-        with _writing(self._folder):
+        with _errors_of(self._folder):
             files.make_folder(self._folder, below=self._plan.project)
-            with _locked(self._folder):
+            with files.lock(self._folder / _LOCK, wait=False):
                 self._open()
                 with StopSignals() as signals:
                     signals.at_second = lambda: self._stop_all(signal.SIGTERM)
@@ -245,7 +239,10 @@ class LocalSearch:
         identity, path = _identity(self._plan), self._folder / "search.json"
         if not path.exists():
             files.atomic_write(path, json.dumps(identity, indent=2), is_private=True)
-        earlier = _read_json(path)
+        try:
+            earlier = files.read_object(path)
+        except ValueError:
+            raise _not_of_a_search(path) from None
         different = sorted(key for key in identity if earlier.get(key) != identity[key])
         if different:
             raise DistlaunchError(
@@ -264,29 +261,16 @@ def move_aside(project: Path, folder: Path) -> Path | None:
 
     DistlaunchError is raised if the search runs, or its folder is behind a symlink.
     """
-    with _writing(folder):
+    with _errors_of(folder):
         files.refuse_symlinks(folder, below=project)
         if not folder.exists():
             return None
         number = 1
         while (path := folder.with_name(f"{folder.name}.{number}")).exists():
             number += 1
-        with _locked(folder):
+        with files.lock(folder / _LOCK, wait=False):
             folder.rename(path)
         return path
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a search."""
-    try:
-        with files.lock(folder / ".lock", wait=False):
-            yield
-    except BlockingIOError:
-        raise DistlaunchError(
-            f"{display_path(folder)}: another 'distlaunch tune' runs this search; wait for it, or "
-            "give this one a NAME"
-        ) from None
 
 
 def _identity(plan: SearchPlan) -> dict[str, Any]:
@@ -321,32 +305,24 @@ def _no_result(tuning: Tuning, value: float | None, names: set[str]) -> str:
 
 def _read_run(path: Path, tuning: Tuning) -> _Run:
     """Return the run of a ``trial.json`` of a search."""
-    content = _read_json(path)
     try:
+        content = files.read_object(path)
         point = content.pop("point")
         trial = Trial(**content)
-        is_of_search = dict(trial.parameters) == values_at(tuning, point)
+        is_valid = (
+            dict(trial.parameters) == values_at(tuning, point)
+            and point.keys() == trial.parameters.keys()
+            and isinstance(trial.id, int)
+            and f"trial-{trial.id}" == path.parent.name
+            and isinstance(trial.metric, (int, float, type(None)))
+            and isinstance(trial.seconds, (int, float, type(None)))
+            and isinstance(trial.state, str)
+        )
     except (ArithmeticError, LookupError, TypeError, ValueError):
-        raise _not_of_a_search(path) from None
-    is_valid = (
-        is_of_search
-        and point.keys() == trial.parameters.keys()
-        and isinstance(trial.id, int)
-        and f"trial-{trial.id}" == path.parent.name
-        and isinstance(trial.metric, (int, float, type(None)))
-        and isinstance(trial.seconds, (int, float, type(None)))
-        and isinstance(trial.state, str)
-    )
+        is_valid = False
     if not is_valid:
         raise _not_of_a_search(path)
     return _Run(trial, point)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        return files.read_object(path)
-    except ValueError:
-        raise _not_of_a_search(path) from None
 
 
 def _not_of_a_search(path: Path) -> DistlaunchError:
@@ -370,22 +346,24 @@ def _pinned(cores: Sequence[int]) -> Iterator[None]:
 
 
 @contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+def _errors_of(folder: Path) -> Iterator[None]:
+    """Raise DistlaunchError if the folder of a search is locked, or cannot be read or written."""
     try:
         yield
+    except BlockingIOError:
+        raise DistlaunchError(
+            f"{display_path(folder)}: another 'distlaunch tune' runs this search; wait for it, or "
+            "give this one a NAME"
+        ) from None
     except OSError as problem:
         path = problem.filename or display_path(folder)
         raise DistlaunchError(f"{path}: {os_reason(problem)}") from None
 
 
 def _read_metric(lines: str, name: str) -> tuple[float | None, int | None, set[str]]:
-    """Read what cloudml-hypertune writes: a JSON object a line.
+    """Return the last value of a metric and its step, and the names of all metrics.
 
-    Returns
-    -------
-    tuple
-        The last value of a metric and its step, None if it was not reported, and the names of all
-        metrics.
+    Both are None if it was not reported.
     """
     value, step, names = None, None, set[str]()
     for at, metrics in read_metrics(lines):

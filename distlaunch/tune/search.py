@@ -56,14 +56,9 @@ def check_search(tuning: Tuning) -> None:
 
 
 def next_point(tuning: Tuning, number: int, earlier: Sequence[Observation]) -> Point | None:
-    """Return the point of a trial, None where a grid has no more points.
+    """Return the point of the trial with a number, from 1; None where a grid has no more points.
 
-    Parameters
-    ----------
-    number
-        Of the trial, from 1.
-    earlier
-        The trials so far, which bayesian search learns from.
+    Bayesian search learns from the `earlier` trials.
     """
     if tuning.algorithm == "grid":
         indices = itertools.product(*(range(_size(each)) for each in tuning.parameters.values()))

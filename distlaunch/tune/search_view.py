@@ -36,14 +36,8 @@ class TrialPrice(NamedTuple):
 class SearchView:
     """Shows the trials of a search.
 
-    Parameters
-    ----------
-    study
-        The search.
-    train
-        The command that trains, to which the best trial's options are appended.
-    price
-        Of an hour of one trial; None if it is unknown.
+    The best trial's options are appended to `train`, the command that trains. `price` is None if it
+    is unknown.
     """
 
     def __init__(
