@@ -61,14 +61,8 @@ def notify_at_end(
 ) -> Iterator[Ending]:
     """Notify `target` when the block ends, also by an error or by Ctrl-C.
 
-    Parameters
-    ----------
-    target
-        A shell command or an http(s) URL; None for no notification.
-    ending
-        The block sets its exit code.
-    log
-        Called with a text and a level if the notification fails; nothing is raised.
+    `target` is a shell command or an http(s) URL; None for no notification. The block sets the exit
+    code of the `ending`. `log` is called with a text and a level if the notification fails.
     """
     start = time.monotonic()
     try:
@@ -89,7 +83,7 @@ def notify_at_end(
 def _notify(target: str, fields: dict[str, str | int]) -> str | None:
     """Send a notification and return what went wrong, without the secrets of a URL."""
     text = f"{fields['job']}: {fields['state']} after {duration(int(fields['duration']))}"
-    if is_url(target):
+    if target.lower().startswith(("http://", "https://")):
         try:
             return BackgroundTask(lambda: _post(target, {"text": text, **fields})).result(TIMEOUT)
         except TimeoutError:  # that of the socket is one of each read
@@ -116,11 +110,6 @@ def _notify(target: str, fields: dict[str, str | int]) -> str | None:
             process.communicate()
     code = process.returncode
     return f"the command failed with exit code {code}" if code else None
-
-
-def is_url(target: str) -> bool:
-    """Whether a target is a URL, in place of a command."""
-    return target.lower().startswith(("http://", "https://"))
 
 
 class _NoRedirects(HTTPRedirectHandler):

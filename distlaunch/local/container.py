@@ -1,8 +1,8 @@
 """A task in a container: the process that represents it here, and what ends containers.
 
-The host holds one process of this a task. It hands on what the container writes, the signals that
-request its end, and its exit code. Containers are children of the engine and not ours, so the host
-calls this once more to freeze or kill one, and to remove all when it ends.
+The host holds one process of this a task. It forwards what the container writes, the signals that
+request its end, and its exit code. Containers are children of Docker, so the host calls this once
+more to freeze or kill one, and to remove all when it ends.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ def call(*words: str) -> None:
 
 def main() -> None:
     """Run the container of `SPEC`, or signal or remove containers by name."""
+    from distlaunch.image.docker import connect_docker
+
     action, *words = sys.argv[1:]
-    engine = _engine()
+    engine = connect_docker().api
     if action == RUN:
         sys.exit(_run(engine, json.loads(os.environ[SPEC])))
     for name in words[1:] if action == SIGNAL else words:
@@ -68,12 +70,6 @@ def _pause(engine: Any, name: str) -> None:
         engine.pause(name)
 
 
-def _engine() -> Any:
-    from distlaunch.image.docker import connect_docker
-
-    return connect_docker().api
-
-
 def _not_there() -> type[Exception]:
     from docker.errors import APIError
 
@@ -86,7 +82,7 @@ def _run(engine: Any, spec: Mapping[str, Any]) -> int:
     container = engine.create_container(**{**spec, "host_config": host_config})["Id"]
     try:
         output = engine.attach(container, stdout=True, stderr=True, stream=True, demux=True)
-        early = _hand_on_signals(engine, container)
+        early = _forward_signals(engine, container)
         engine.start(container)
         for number in early:
             engine.kill(container, number)
@@ -99,18 +95,18 @@ def _run(engine: Any, spec: Mapping[str, Any]) -> int:
             engine.remove_container(container, force=True)
 
 
-def _hand_on_signals(engine: Any, container: str) -> list[int]:
-    """Send to the container what is sent here; return what came before it could take it."""
+def _forward_signals(engine: Any, container: str) -> list[int]:
+    """Send the signals of this process to the container; return those that came before it ran."""
     early: list[int] = []
 
-    def hand_on(number: int, _: FrameType | None) -> None:
+    def forward(number: int, _: FrameType | None) -> None:
         try:
             engine.kill(container, number)
         except _not_there():
             early.append(number)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, hand_on)
+        signal.signal(number, forward)
     return early
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from distlaunch.job.model import Task
 
 KILL_TIMEOUT = 5.0  # seconds between SIGTERM and SIGKILL once a task has failed
+OUTLIVE_TIMEOUT = 5.0  # likewise, of tasks that outlive the primary
 STOP_TIMEOUT = 30.0  # seconds to save and leave after Ctrl-C, or to end after the primary has
 
 _USAGE = 2  # the exit code of a program that was called wrongly
@@ -152,7 +153,7 @@ class Policy:
             self._primary_done = now
             self._terminate(task for task in self._tasks if task not in self._trainers)
         if self._primary_done is not None and not self._training_left():
-            self._decide(Done(), self._primary_done + KILL_TIMEOUT)
+            self._decide(Done(), self._primary_done + OUTLIVE_TIMEOUT)
 
     def stop(self, number: int, now: float) -> None:
         """Stop the group cleanly on a signal, or at once if it is ending already."""
@@ -182,7 +183,7 @@ class Policy:
             self._report(
                 Notice(f"{names}: ended, as {STOP_TIMEOUT:.0f} s were not enough", "warning")
             )
-            self._decide(Done(), now + KILL_TIMEOUT)
+            self._decide(Done(), now + OUTLIVE_TIMEOUT)
         elif now >= self._primary_done + _PATIENT_AT_END and not self._reported_at_end:
             self._reported_at_end = True
             self._report(Notice(f"{self._primary} is done; waiting for {names}"))

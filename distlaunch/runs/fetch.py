@@ -47,12 +47,8 @@ def fetch_folder(
 ) -> Fetched:
     """Download the files in ``gs://BUCKET/PATH`` to a folder, resuming what was interrupted.
 
-    `on_progress` is called several times per second.
-
-    Raises
-    ------
-    DistlaunchError
-        If there are no files, a name leaves the folder, or one cannot be read or written.
+    `on_progress` is called several times per second. DistlaunchError is raised if there are no
+    files, a name leaves the folder, or one cannot be read or written.
     """
     blobs = storage.list_files(session, uri)
     if not blobs:

@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 def run_tensorboard(folders: Mapping[str, str], port: int, show_message: ShowMessage) -> int:
     """Run TensorBoard on named folders until it is ended, and return its exit code.
 
-    Raises
-    ------
-    DistlaunchError
-        If it is not installed, or a path cannot be shown beside others.
+    DistlaunchError is raised if it is not installed, or a path cannot be shown beside others.
     """
     if find_spec("tensorboard") is None:
         raise DistlaunchError(
@@ -51,10 +48,7 @@ def run_tensorboard(folders: Mapping[str, str], port: int, show_message: ShowMes
 def log_folder(view: RunView, endpoint: str | None = None) -> str:
     """Return where a run writes for TensorBoard; `endpoint` is the one that replaces Google's.
 
-    Raises
-    ------
-    DistlaunchError
-        If it has no folder that TensorBoard can read here.
+    DistlaunchError is raised if it has no folder that TensorBoard can read here.
     """
     if view.job_dir is None:
         raise DistlaunchError(f"{view.id}: the job has no job folder, so it writes no logs there")

@@ -9,6 +9,7 @@ import pytest
 from distlaunch.job.model import Task
 from distlaunch.local.endings import (
     KILL_TIMEOUT,
+    OUTLIVE_TIMEOUT,
     STOP_TIMEOUT,
     Done,
     Ended,
@@ -59,7 +60,7 @@ def test_a_worker_that_stays_after_the_primary_is_ended_and_the_job_is_done(grou
     policy.tick(now=STOP_TIMEOUT)
     assert policy.verdict == Done()
     assert (WORKER, signal.SIGTERM) in group.sent
-    assert policy.is_over(now=STOP_TIMEOUT + KILL_TIMEOUT)
+    assert policy.is_over(now=STOP_TIMEOUT + OUTLIVE_TIMEOUT)
 
 
 def test_the_first_failure_stays_the_verdict(group, policy):
