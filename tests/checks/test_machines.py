@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from distlaunch.checks import limits
 from distlaunch.checks.cloud.quota import demand
 from distlaunch.checks.machines import problems
-from distlaunch.image.cuda import entrypoint
+from distlaunch.image.recipe import read_recipe
 from distlaunch.job.machine_catalogue import FILE_NAME, load, of_project
 from distlaunch.job.model import Cluster, Job, Pool
 from distlaunch.job.vertex.view import JobRequest, PoolRequest
@@ -111,7 +111,8 @@ def test_a_new_machine_is_one_entry(tmp_path):
     target = Clusters(tmp_path).target("z5-highgpu-4g", "NVIDIA_B200", 4)
     assert target.egress == 1_600
     job = Job("digits", Cluster(Pool(target.machine)))
-    assert entrypoint(job, tmp_path)[0] == "bash"  # which sources NCCL's settings
+    (tmp_path / "trainer").mkdir()
+    assert "set_nccl_env.sh" in read_recipe(job, tmp_path).dockerfile
 
 
 def test_every_combination_of_the_catalogue_passes():

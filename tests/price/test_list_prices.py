@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 
 from distlaunch import price
+from distlaunch.engines.vertex.status import read_status
 from distlaunch.job import machine_catalogue
 from distlaunch.price.book import load_list_prices
 
@@ -79,11 +80,11 @@ def test_the_cost_of_a_job_so_far(tmp_path):
         "endTime": "2026-11-23T11:30:00Z",
         "jobSpec": {"workerPoolSpecs": [pool]},
     }
-    cost = price.cost_so_far(job, "my-project", tmp_path)
+    cost = price.cost_so_far(read_status(job, "p"), tmp_path)
     assert (cost["amount"], cost["an_hour"]) == (pytest.approx(0.655497), pytest.approx(0.436998))
     assert cost["is_estimate"]
     (tmp_path / price.book.FILE_NAME).write_text("us-central1: {STANDARD: {n1-standard-4: 1}}")
-    own = price.cost_so_far(job, "my-project", tmp_path)
+    own = price.cost_so_far(read_status(job, "p"), tmp_path)
     assert (own["amount"], own["is_estimate"]) == (3, False)
 
 
@@ -98,4 +99,6 @@ def test_the_cost_of_a_tuning_job_is_that_of_its_trials(tmp_path):
         "trials": [times] * 4,
         "trialJobSpec": {"workerPoolSpecs": [pool]},
     }
-    assert price.cost_so_far(job, "p", tmp_path)["amount"] == pytest.approx(2 * 0.218499)
+    assert price.cost_so_far(read_status(job, "p"), tmp_path)["amount"] == pytest.approx(
+        2 * 0.218499
+    )

@@ -67,7 +67,7 @@ def read_status(job: Mapping[str, Any], project: str) -> JobStatus:
 
 def _read_study(job: Mapping[str, Any]) -> Study | None:
     """Return the search of a tuning job, with the first of its metrics, None of another job."""
-    if "studySpec" not in job:
+    if parse_name(job["name"]).collection != "hyperparameterTuningJobs":
         return None
     spec = job.get("studySpec") or {}
     metric = (spec.get("metrics") or [{}])[0]
