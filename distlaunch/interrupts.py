@@ -18,11 +18,13 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class StopSignals:
     """While this is entered, stop signals are held until they are read.
 
-    The second one calls `at_second` at once, in case the reader is stuck; a third one does
-    what it always does. Further hang-ups are none of these: shells send more than one.
+    The first one calls `at_first` and the second one `at_second` at once, in case the reader is
+    stuck; a third one does what it always does. Further hang-ups are none of these: shells send
+    more than one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, at_first: Callable[[], None] | None = None) -> None:
+        self.at_first = at_first
         self.at_second: Callable[[], None] | None = None
         self._received: list[int] = []
         self._count = 0
@@ -63,6 +65,8 @@ class StopSignals:
         self._has_hung_up = self._has_hung_up or number == signal.SIGHUP
         self._received.append(number)
         self._count += 1
+        if self._count == 1 and self.at_first:
+            self.at_first()
         if self._count == 2:
             for stopping in self._before:
                 signal.signal(stopping, signal.SIG_DFL)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import termios
 import time
 import urllib.request
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,3 +84,15 @@ def running(
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=PATIENCE)
+
+
+def wait_until_full(pipe: IO[Any]) -> None:
+    """Wait until what writes to a pipe of 64 kB has to wait for its reader."""
+    until = time.monotonic() + PATIENCE
+    while _unread(pipe) < 60_000:
+        assert time.monotonic() < until, _unread(pipe)
+        time.sleep(0.05)
+
+
+def _unread(pipe: IO[Any]) -> int:
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)

@@ -50,5 +50,4 @@ def command(settings: Settings, /, *, no_push: bool, overrides: tuple[str, ...])
     view = ProgressView(console, ["image"])
     image = execute_plan(plan, view.handle, push=not no_push, progress=console.progress)
     console.result(image)
-    console.drain()
     return 0

@@ -67,5 +67,4 @@ def command(
         console.result(json.dumps(report.as_json(), ensure_ascii=False))
     else:
         console.result(format_report(report, console.painted))
-    console.drain()
     return 0 if report.is_ready else EXIT_ERROR

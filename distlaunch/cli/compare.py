@@ -82,4 +82,3 @@ def _report(console: Console, comparison: Comparison, *, as_json: bool) -> None:
         parts = [table(page.rows(comparison)), chart, verdict.text]
         console.result("\n\n".join(filter(None, parts)))
         console.log(f"charts: {comparison.folder / 'compare.html'}")
-    console.drain()

@@ -112,7 +112,7 @@ def command(
         log=log_request,
         **values,
     )
-    with StopSignals() as signals, emulator:
+    with StopSignals(console.hurry) as signals, emulator:
         show(emulator.url)
         with lock:
             kind = "containers" if run_with == "docker" else "processes"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import selectors
 import signal
 import time
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from distlaunch.local.output import EventFile, TaskOutput
 from distlaunch.local.ports import is_any_listening
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from distlaunch.events import Event
     from distlaunch.interrupts import StopSignals
@@ -77,21 +76,17 @@ class Attempt:
         self._signals.at_second = self._group.request_kill
         if self._has_modules:
             self._report(Waiting("starting TensorFlow"))
-        console, control = self._view.console, self._group.control
-        with selectors.DefaultSelector() as everything, selectors.DefaultSelector() as urgent:
-            for selector in (everything, urgent):
-                selector.register(self._signals, selectors.EVENT_READ, self._receive_signals)
-                selector.register(control, selectors.EVENT_READ, self._receive_messages)
+        control = self._group.control
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._signals, selectors.EVENT_READ, self._receive_signals)
+            selector.register(control, selectors.EVENT_READ, self._receive_messages)
             for output in self.outputs.values():
-                read = partial(_read, output, everything)
-                everything.register(output, selectors.EVENT_READ, read)
-            with suppress(PermissionError):  # a file is always writable
-                urgent.register(console, selectors.EVENT_WRITE, self._pump)
+                read = partial(_read, output, selector)
+                selector.register(output, selectors.EVENT_READ, read)
             try:
                 verdict = None
                 while verdict is None or not self.policy.is_over(time.monotonic()):
-                    # Nothing is read from the tasks before a slow reader has room for it.
-                    for key, _ in (urgent if console.is_full else everything).select(_TICK):
+                    for key, _ in selector.select(_TICK):
                         key.data()
                     self._tick(time.monotonic())
                     verdict = self.policy.verdict
@@ -154,7 +149,7 @@ class Attempt:
         if self._started_at is not None:
             self._inject(seconds=now - self._started_at)
         self.policy.tick(now)
-        self._pump()
+        self._view.spin()
 
     def _handle_event(self, task: Task, event: Mapping[str, Any], now: float) -> None:
         if event["event"] == "ready":
@@ -192,17 +187,14 @@ class Attempt:
         self._report(Notice(text, "warning" if is_warning else "info"))
 
     def _report(self, event: Event) -> None:
-        """Show something; of what tasks write nothing more once it could not be shown."""
-        if self.output_problem is None or not isinstance(event, TaskLines):
-            self._show(lambda: self._view.handle(event))
+        """Show an event, and stop a job whose output cannot be shown.
 
-    def _pump(self) -> None:
-        self._show(self._view.pump)
-
-    def _show(self, show: Callable[[], None]) -> None:
-        """Show something; a job whose output cannot be shown is stopped."""
+        Of what tasks write nothing more is shown then.
+        """
+        if self.output_problem is not None and isinstance(event, TaskLines):
+            return
         try:
-            show()
+            self._view.handle(event)
         except (BrokenPipeError, OutputError) as problem:
             self.output_problem = problem
             self.policy.stop_output_lost(time.monotonic())

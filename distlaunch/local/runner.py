@@ -92,7 +92,7 @@ class Runner:
 
     def _run_attempts(self) -> Outcome:
         code, event_files = None, []
-        with StopSignals() as signals:
+        with StopSignals(self._view.console.hurry) as signals:
             while code is None:
                 folder = self._spec.folder.new_attempt()
                 training = [task for task in self._tasks if task.is_training]

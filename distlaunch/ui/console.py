@@ -31,95 +31,84 @@ _RESET = "\x1b[0m"
 _CLEAR_LINE = b"\r\x1b[2K"
 _CLEAR_LINE_ABOVE = b"\x1b[A\x1b[2K"
 _USUAL_SIZE = 80, 24
-_LOOK = 200  # milliseconds between two looks at what else has happened
-_BACKLOG_LIMIT = 1 << 18  # bytes that wait for a slow reader before nothing more is taken in
+_LOOK = 200  # milliseconds between two looks at whether a reader that takes nothing is given up
+_PATIENCE = 5  # looks
 
 
-class NonBlockingWriter:
-    """A file descriptor that is written to without waiting for its reader.
+class OutputStream:
+    """A standard stream, whose reader may be slow, pause or leave.
 
-    It isn't made non-blocking, for other processes may hold it too: the shell, for one. No more is
-    written at a time than it has room for. Writing raises BrokenPipeError if the reader is gone and
-    OutputError if it fails for another reason.
+    Before each write it waits until the reader has room for it, so that a signal never waits for
+    the reader. The descriptor isn't made non-blocking: other processes hold it too, such as a
+    shell.
+
+    Attributes
+    ----------
+    is_hurried : bool
+        Whether a reader that takes nothing for a second is given up: it gets nothing more.
     """
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self.is_terminal = os.isatty(descriptor)
-        self._waiting = bytearray()
+        self.is_hurried = False
+        self._is_given_up = False
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
-        # What polls as writable takes this much at once; a file takes anything.
+        # What polls as writable takes this much without blocking; a file takes anything.
         is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        self._piece = _BACKLOG_LIMIT if is_file else select.PIPE_BUF
+        self._piece = sys.maxsize if is_file else select.PIPE_BUF
 
-    @property
-    def waiting(self) -> int:
-        """How many bytes wait for the reader."""
-        return len(self._waiting)
+    def write(self, data: bytes) -> None:
+        """Write whole lines, however long the reader takes.
 
-    def send(self, data: bytes) -> None:
-        """Write now what the reader takes and keep the rest."""
-        self._waiting += data
-        self.pump()
-
-    def pump(self) -> None:
-        """Write what waits, for as long as the reader takes it."""
+        BrokenPipeError is raised if the reader is gone and OutputError if writing fails for another
+        reason.
+        """
         done = 0
-        try:
-            with memoryview(self._waiting) as view:
-                while done < len(view) and self._poll.poll(0):
-                    done += os.write(self.descriptor, view[done : done + self._piece])
-        except BlockingIOError:
-            return  # another process made it non-blocking and filled it
-        except OSError as problem:
-            done = len(self._waiting)
-            raise output_error(problem) from None
-        finally:
-            del self._waiting[:done]
+        while done < len(data) and self._wait_for_reader():
+            # A reader that is given up has the end of a line, unless that is longer than a piece.
+            end = data.rfind(b"\n", done, done + self._piece) + 1 or done + self._piece
+            try:
+                done += os.write(self.descriptor, data[done:end])
+            except BlockingIOError:
+                continue  # another process made it non-blocking and filled it
+            except OSError as problem:
+                raise output_error(problem) from None
 
-    def drain(self) -> None:
-        """Write all that waits, however long the reader takes."""
-        while self._waiting:
-            # Not for ever: a signal that comes just before the wait would be seen only after it.
-            self._poll.poll(_LOOK)
-            self.pump()
+    def _wait_for_reader(self) -> bool:
+        """Return whether the reader takes more, as soon as it does or is given up."""
+        looks = 0
+        while not self._is_given_up and not self._poll.poll(_LOOK):
+            looks += self.is_hurried
+            self._is_given_up = looks == _PATIENCE
+        return not self._is_given_up
 
 
 class Console:
     """What a person or a script sees: results on stdout, everything else on stderr.
 
-    Writing to stdout raises BrokenPipeError if it is closed and OutputError if it fails. Messages
-    below `level` are not shown.
+    Writing waits for the readers. To stdout, it raises BrokenPipeError if that is closed and
+    OutputError if it fails. Messages below `level` are not shown.
     """
 
     def __init__(self, level: Level = "info", *, out: int = 1, err: int = 2) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         self.level = level
-        self._out = NonBlockingWriter(out)
-        self._err = NonBlockingWriter(err)
+        self._out = OutputStream(out)
+        self._err = OutputStream(err)
         self._encoding = sys.stdout.encoding or "utf-8"
         self._progress = b""
-
-    @property
-    def is_full(self) -> bool:
-        """Whether so much waits for a slow reader of stdout that nothing more should be brought."""
-        return self._out.waiting > _BACKLOG_LIMIT
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether anything waits for a slow reader of stdout."""
-        return bool(self._out.waiting)
 
     @property
     def is_one_stream(self) -> bool:
         """Whether stdout and stderr are the same file, pipe or terminal."""
         return os.path.sameopenfile(self._out.descriptor, self._err.descriptor)
 
-    def fileno(self) -> int:
-        """Return the descriptor of stdout, which is writable when a slow reader has room."""
-        return self._out.descriptor
+    def hurry(self) -> None:
+        """From now on give up a reader that takes nothing for a second."""
+        self._out.is_hurried = self._err.is_hurried = True
 
     def _shows(self, level: Level) -> bool:
         return LEVELS.index(level) >= LEVELS.index(self.level)
@@ -179,39 +168,35 @@ class Console:
         """What clears the lines of the progress."""
         return _CLEAR_LINE + _CLEAR_LINE_ABOVE * self._progress.count(b"\n")
 
-    def pump(self) -> None:
-        """Write what waits, for as long as its readers take it."""
-        self._write_err(b"")
-        self._out.pump()
-
-    def drain(self) -> None:
-        """Write all that waits, however long its readers take."""
-        with suppress(BrokenPipeError, OutputError):  # nothing is left to report it to
-            self._err.drain()
-        self._out.drain()
-
     def _encoded(self, text: str) -> bytes:
         return visible(text, keep_colours=True).encode(self._encoding, "replace")
 
     def _to_stdout(self, data: bytes) -> None:
         if self._progress and self._out.is_terminal:
             self._write_err(self._clear)
-            self._out.send(data)
+            self._write(self._out, data)
             self._write_err(self._progress)
         else:
-            self._out.send(data)
+            self._write(self._out, data)
 
     def _to_stderr(self, data: bytes) -> None:
         self._write_err(self._clear + data + self._progress if self._progress else data)
 
     def _write_err(self, data: bytes) -> None:
         with suppress(BrokenPipeError, OutputError):  # nothing is left to report it to
-            self._err.send(data)
+            self._write(self._err, data)
+
+    def _write(self, stream: OutputStream, data: bytes) -> None:
+        try:
+            stream.write(data)
+        except KeyboardInterrupt:
+            self.hurry()
+            raise
 
 
-def paint(text: str, colour: int, writer: NonBlockingWriter) -> str:
-    """Return text in a colour where its reader is a terminal that likes it, or as it is."""
-    if not writer.is_terminal or os.environ.get("NO_COLOR") or not _is_capable():
+def paint(text: str, colour: int, stream: OutputStream) -> str:
+    """Return text in a colour where its reader is a terminal that shows it, or as it is."""
+    if not stream.is_terminal or os.environ.get("NO_COLOR") or not _is_capable():
         return text
     return f"\x1b[{colour}m{text}{_RESET}"
 

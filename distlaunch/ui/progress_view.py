@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import select
 import time
-from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from distlaunch.events import Event, Level
     from distlaunch.ui.console import Console
 
-_LOOK = 0.2  # seconds between two looks at what else has happened
+_LOOK = 0.2  # seconds that a frame of the spinner is shown
 _FRAMES = "|/-\\"  # of the spinner
 _WAITING = {  # what is shown in a state in which a job writes no lines
     "QUEUED": "queued",
@@ -54,10 +52,6 @@ _SEVERITY_COLOURS = {"WARNING": YELLOW, **dict.fromkeys(("ERROR", "CRITICAL", "A
 
 class ProgressView:
     """Shows what happens to a job; the first task is the primary.
-
-    Its end waits for the readers, unless it is an interruption. Where no more lines should be
-    brought while `console.is_full`, call `pump` now and then, so that a slow reader gets what still
-    waits for it.
 
     Attributes
     ----------
@@ -113,27 +107,23 @@ class ProgressView:
         return self._shown - self._shown_at.get(task, 0)
 
     def stream(self, events: Iterable[Event]) -> None:
-        """Show events as they come, none before a slow reader has room for it."""
+        """Show events as they come."""
         for event in events:
             self.handle(event)
-            while self.console.is_full:
-                self._wait_for_reader(_LOOK)
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, and hand on meanwhile what a slow reader has room for."""
+        """Let time pass, and turn the spinner."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            pause = min(left, _LOOK)
-            if self.console.is_behind:
-                self._wait_for_reader(pause)
-            else:
-                time.sleep(pause)
-            self.pump()
+            time.sleep(min(left, _LOOK))
+            self.spin()
 
-    def pump(self) -> None:
-        """Hand on what a slow reader has room for by now."""
-        self._spin()
-        self.console.pump()
+    def spin(self) -> None:
+        """Turn the spinner, if one is shown."""
+        if self._waiting:
+            seconds = time.monotonic() - self._waiting_since
+            frame = _FRAMES[int(seconds / _LOOK) % len(_FRAMES)]
+            self.console.progress(f"{frame} {self._waiting} · {seconds:.0f} s")
 
     def summarise(self, summary: Mapping[str, object] | None = None, *, logs: str = "") -> None:
         """Show the program's ``summary.json``, or that in its last event, or where the logs are."""
@@ -148,12 +138,9 @@ class ProgressView:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Take the progress line away and hand on all that waits, however slow its reader is."""
-        if kind is KeyboardInterrupt:
-            return
-        with suppress(BrokenPipeError):
+        """Take the progress line away, unless this is an interruption."""
+        if kind is not KeyboardInterrupt:
             self._wait_for("")
-            self.console.drain()
 
     def _coloured(self, lines: TaskLines) -> str:
         """Return the text of lines in the colour of their severity."""
@@ -201,19 +188,9 @@ class ProgressView:
             self._waiting_since = time.monotonic()
         self._waiting = text
         if text:
-            self._spin()
+            self.spin()
         else:
             self.console.progress("")
-
-    def _spin(self) -> None:
-        if self._waiting:
-            seconds = time.monotonic() - self._waiting_since
-            frame = _FRAMES[int(seconds / _LOOK) % len(_FRAMES)]
-            self.console.progress(f"{frame} {self._waiting} · {seconds:.0f} s")
-
-    def _wait_for_reader(self, seconds: float) -> None:
-        select.select([], [self.console], [], seconds)
-        self.console.pump()
 
 
 class JsonProgressView(ProgressView):

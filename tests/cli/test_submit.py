@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from emulators import wait_until_full
 
 from distlaunch.emulator.faults import Faults
 from distlaunch.scaffold import plan
@@ -50,6 +51,8 @@ else:
     (folder / "summary.json").write_text('{"global_batch": 64}')
 while not spoken.exists():
     time.sleep(0.05)
+if "--write" in sys.argv:
+    print(("x" * 99 + "\\n") * 5000, flush=True)
 if "--sleep" in sys.argv:
     time.sleep(600)
 if "--fail" in sys.argv:
@@ -203,6 +206,24 @@ def test_a_summary_that_cannot_be_read_is_no_failure(project, submit, fault, is_
     assert "done; the job's folder is gs://demo-bucket/digits/" in done.err
 
 
+@pytest.fixture
+def start_submit(project, emulator):
+    """Start `submit` and an emulator for it."""
+
+    def start(*words, **streams):
+        here = emulator(project=project)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "distlaunch", "submit", IMAGE, *words],
+            cwd=project,
+            env=here.environment,
+            text=True,
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams},
+        )
+        return process, here
+
+    return start
+
+
 @pytest.mark.parametrize(
     ("words", "state", "content"),
     [
@@ -210,17 +231,8 @@ def test_a_summary_that_cannot_be_read_is_no_failure(project, submit, fault, is_
         (["--cancel-on-interrupt"], "CANCELLED", "cancelling the job"),
     ],
 )
-def test_ctrl_c_leaves_the_job_or_cancels_it(words, state, content, project, emulator):
-    here = emulator(project=project)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "distlaunch", "submit", IMAGE, *words, "--", "--sleep"],
-        cwd=project,
-        env=here.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout
+def test_ctrl_c_leaves_the_job_or_cancels_it(words, state, content, project, start_submit):
+    process, here = start_submit(*words, "--", "--sleep")
     for line in process.stdout:
         if "hello from" in line:
             break
@@ -230,6 +242,18 @@ def test_ctrl_c_leaves_the_job_or_cancels_it(words, state, content, project, emu
     assert content in stderr
     assert "Traceback" not in stderr
     assert here.wait(state)
+    [record] = (project / ".distlaunch/jobs").glob("*.json")
+    assert not json.loads(record.read_text())["is_open"]
+
+
+@pytest.mark.parametrize("stderr", [subprocess.PIPE, subprocess.STDOUT])
+def test_ctrl_c_leaves_the_job_though_the_reader_takes_nothing(project, start_submit, stderr):
+    process, here = start_submit("--", "--write", "--sleep", stderr=stderr)
+    wait_until_full(process.stdout)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+    process.communicate()
+    assert here.wait("RUNNING")
     [record] = (project / ".distlaunch/jobs").glob("*.json")
     assert not json.loads(record.read_text())["is_open"]
 

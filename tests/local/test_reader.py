@@ -6,11 +6,13 @@ import fcntl
 import os
 import pty
 import signal
+import subprocess
 import termios
 import time
 from pathlib import Path
 
 import pytest
+from emulators import wait_until_full
 
 # Tasks that write all the time and, at SIGTERM, save for as long as the test wants them to.
 SAVE_SLOWLY = """
@@ -38,6 +40,11 @@ signal.signal(signal.SIGTERM, leave)
 is_up("task")
 await_up(2)
 sys.exit(7) if TASK == "chief" else time.sleep(60)
+"""
+WRITE_FOR_EVER = """
+is_up("task")
+while True:
+    print("x" * 99)
 """
 
 
@@ -90,12 +97,20 @@ def test_a_job_is_done_though_the_reader_of_its_summary_left(launch):
     assert (code, "error" in err) == (0, False)
 
 
-def test_ctrl_c_ends_the_wait_for_a_reader_that_takes_nothing(launch):
-    launched = launch("print(('x' * 99 + chr(10)) * 5000)", workers=1)
-    while b"done; " not in launched.process.stderr.readline():
-        assert not launched.is_over
+@pytest.mark.parametrize("stderr", [subprocess.PIPE, subprocess.STDOUT])
+@pytest.mark.parametrize("program", ["", "signal.signal(signal.SIGTERM, signal.SIG_IGN)"])
+def test_ctrl_c_ends_a_job_whose_reader_takes_nothing(launch, program, stderr):
+    launched = launch(program + WRITE_FOR_EVER, stderr=stderr)
+    wait_until_full(launched.process.stdout)
     launched.process.send_signal(signal.SIGINT)
-    assert launched.process.wait(60) == 130
+    if program:
+        time.sleep(1)
+        launched.process.send_signal(signal.SIGINT)
+    assert launched.process.wait(20) == 130
+    assert launched.left() == []
+    lines = [line for line in launched.end()[1].split("\n") if "distlaunch: " not in line]
+    assert {line.partition("| ")[2] for line in lines[:-1]} == {"x" * 99}
+    assert lines[-1] == ""
 
 
 def test_a_terminal_that_hangs_up_gives_time_to_save(launch, tmp_path):

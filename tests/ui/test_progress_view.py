@@ -6,6 +6,7 @@ import json
 import os
 import select
 import time
+from contextlib import nullcontext
 from threading import Thread
 
 import pytest
@@ -128,88 +129,57 @@ def test_json_is_an_object_a_line_and_alone_on_stdout(show):
 
 
 @pytest.fixture
-def slow():
-    """A view whose reader has taken nothing yet, and its end of the pipe."""
-    reader, writer = os.pipe()
-    yield ProgressView(Console(out=writer), TASKS), reader
-    os.close(writer)
-
-
-def read_lines(reader, count, proceed=lambda: None):
-    """Read so many lines, and let the writer proceed after each part."""
-    data = b""
-    while data.count(b"\n") < count:
-        if select.select([reader], [], [], 0.01)[0]:
-            data += os.read(reader, 1 << 16)
-        proceed()
-    return data
-
-
-def end(view):
-    with view:
-        pass
-
-
-@pytest.mark.parametrize("stream", ["out", "err"])
-def test_end_waits_for_a_reader_as_long_as_it_is_there(stream, tmp_path):
+def slow(tmp_path):
+    """Return a view of which one stream is a pipe, and the pipe's two ends."""
     reader, writer = os.pipe()
     with (tmp_path / "other").open("w") as other:
-        files = {"out": other.fileno(), "err": other.fileno(), stream: writer}
-        view = ProgressView(Console(**files), TASKS)
-        for _ in range(1000):
-            view.handle(TaskLines("chief", "x" * 99 + "\n"))
-            view.handle(Notice("x" * 99))
-        closing = Thread(target=end, args=[view])
-        closing.start()
-        read_lines(reader, 1000)
-        closing.join()
-    os.close(reader)
+
+        def make(stream):
+            files = {"out": other.fileno(), "err": other.fileno(), stream: writer}
+            return ProgressView(Console(**files), TASKS), reader
+
+        yield make
     os.close(writer)
 
 
-def test_slow_reader_gets_everything_in_the_end(slow):
-    view, reader = slow
-    text, rounds = "".join(f"line {number}\n" for number in range(1000)), 0
-    while not view.console.is_full:  # this never waits, though nothing is read
-        view.handle(TaskLines("chief", text))
-        rounds += 1
-    data = read_lines(reader, 1000 * rounds, view.pump)
-    assert not view.console.is_full
-    assert data.decode() == "".join(f"chief     | line {n}\n" for n in range(1000)) * rounds
-    os.close(reader)
-    with pytest.raises(BrokenPipeError):
-        view.handle(TaskLines("chief", "one\n"))
-    end(view)  # nothing waits any more
-
-
-def test_nothing_more_is_brought_before_a_slow_reader_has_room(slow):
-    view, reader = slow
-    brought = []
+@pytest.mark.parametrize(
+    ("stream", "event"),
+    [("out", TaskLines("chief", ("x" * 99 + "\n") * 200)), ("err", Notice("x" * 20_000))],
+)
+def test_nothing_more_is_shown_before_a_slow_reader_has_room(slow, stream, event):
+    view, reader = slow(stream)
+    shown = []
 
     def events():
-        for number in range(60):
-            brought.append(number)
-            yield TaskLines("chief", ("x" * 99 + "\n") * 200)
+        for number in range(30):
+            shown.append(number)
+            yield event
 
     showing = Thread(target=view.stream, args=[events()])
     showing.start()
-    while len(brought) < 12:  # some 20 kB each, where the backlog takes 256 and the pipe 64
+    while len(shown) < 3:  # some 20 kB each, and the pipe holds 64
         time.sleep(0.01)
     time.sleep(0.3)
-    assert len(brought) < 20
-    read_lines(reader, 60 * 200, lambda: showing.is_alive() or view.pump())
-    showing.join()
-    os.close(reader)
-
-
-def test_waiting_writes_what_a_slow_reader_has_room_for(slow):
-    view, reader = slow
-    while not view.console.is_full:
-        view.handle(TaskLines("chief", "x" * 99 + "\n"))
-    waiting = Thread(target=view.wait, args=[0.5])
-    waiting.start()
-    while waiting.is_alive():
+    assert len(shown) <= 4
+    data = b""
+    while showing.is_alive() or select.select([reader], [], [], 0)[0]:
         if select.select([reader], [], [], 0.01)[0]:
-            os.read(reader, 1 << 16)
-    assert not view.console.is_full
+            data += os.read(reader, 1 << 16)
+    assert data.count(b"x") == 30 * (99 * 200 if stream == "out" else 20_000)
+    os.close(reader)
+    with pytest.raises(BrokenPipeError) if stream == "out" else nullcontext():
+        view.handle(event)
+
+
+def test_a_reader_that_takes_nothing_is_given_up_at_a_line_s_end(slow):
+    view, reader = slow("out")
+    view.console.hurry()
+    start = time.monotonic()
+    for _ in range(20):
+        view.handle(TaskLines("chief", "line\n" * 1_000))
+    assert 0.9 < time.monotonic() - start < 10
+    data = os.read(reader, 1 << 20)
+    assert set(data.splitlines(keepends=True)) == {b"chief     | line\n"}
+    view.handle(TaskLines("chief", "late\n"))
+    assert not select.select([reader], [], [], 0)[0]
     os.close(reader)
