@@ -187,13 +187,13 @@ def _read_all(stream: IO[bytes], lines: LineWriter) -> None:
 
 
 def _project_main(project_dir: Path) -> tuple[str, ...]:
-    """Return what the project's job file has after ``python -m``, or the default."""
-    import yaml
+    """Return what the project's job file has after ``python -m``, or the default.
 
-    try:
-        job_file = yaml.safe_load((project_dir / "distlaunch.yaml").read_bytes())
-    except (OSError, yaml.YAMLError):
-        job_file = None
-    given = job_file if isinstance(job_file, dict) else {}
+    The file isn't read as a whole job: a --config file may have its cluster.
+    """
+    from distlaunch.job.yaml_document import read_document
+
+    path = project_dir / "distlaunch.yaml"
+    data = read_document(path).data if path.exists() else {}
     keys = ("module", "script", "script_module")
-    return main_words(**{key: str(given[key]) for key in keys if given.get(key)})
+    return main_words(**{key: str(data[key]) for key in keys if data.get(key)})

@@ -77,13 +77,13 @@ def test_a_replica_gets_the_addresses_of_all_and_the_job_folder(jobs, project, t
 
 
 @pytest.mark.parametrize(
-    ("job_file", "program"),
-    [("module: report", "report.py"), ("module: [no name", "trainer/task.py")],
+    ("job_file", "program"), [("module: report", "report.py"), (None, "trainer/task.py")]
 )
 def test_the_default_command_is_the_project_s_module_without_variables_of_other_jobs(
     jobs, project, monkeypatch, job_file, program
 ):
-    (project / "distlaunch.yaml").write_text(job_file)
+    if job_file:
+        (project / "distlaunch.yaml").write_text(job_file)
     for variable in ("TF_CONFIG", "AIP_MODEL_DIR", "CLOUD_ML_JOB_ID"):
         monkeypatch.setenv(variable, "another job's")
     name, _ = jobs.run(custom_job(pool(args=["--epochs=1"])))
@@ -129,10 +129,13 @@ def test_a_command_that_cannot_be_started_is_a_start_error(jobs):
     assert "status of 128. Termination reason: StartError." in job["error"]["message"]
 
 
-def test_a_job_that_cannot_be_prepared_fails_with_the_reason(jobs):
+def test_a_job_that_cannot_be_prepared_fails_with_the_reason(jobs, project):
     output = {"outputUriPrefix": "gs://bucket/../job"}
     _, job = jobs.run(custom_job(pool(), baseOutputDirectory=output))
     assert job["error"]["message"] == "gs://bucket/../job: not a path in a bucket: '../job'"
+    (project / "distlaunch.yaml").write_text("module: [no name")
+    _, job = jobs.run(custom_job(pool()))
+    assert "distlaunch.yaml:1:17: not YAML: " in job["error"]["message"]
 
 
 STUBBORN = """\
