@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import emulators
 import engine as engines
 import example_jobs  # noqa: F401 - likewise
+import failing_calls  # noqa: F401 - likewise
 import fake_google
 import fake_registry  # noqa: F401 - for the tests, which import it from there
 import json_schemas  # noqa: F401 - likewise

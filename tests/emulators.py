@@ -13,14 +13,15 @@ import termios
 import time
 import urllib.request
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 PROJECT, REGION = "demo-project", "us-central1"
 PATIENCE = 60.0  # seconds
+FAILING = Path(__file__).with_name("failing_calls.py")
 _NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -61,16 +62,21 @@ class Emulator:
 
 @contextlib.contextmanager
 def running(
-    folder: Path, *words: str, project: Path | None = None, **variables: str
+    folder: Path,
+    *words: str,
+    project: Path | None = None,
+    call_faults: str = "",
+    **variables: str,
 ) -> Iterator[Emulator]:
     """Run one with its buckets in a folder, and jobs as processes unless the words differ.
 
-    Processes run in `project`, by default the same folder; `variables` are added to the
-    environment.
+    Processes run in `project`, by default the same folder; calls fail by `call_faults`, see
+    failing_calls.py; `variables` are added to the environment.
     """
+    program = [str(FAILING), call_faults] if call_faults else ["-m", "distlaunch"]
     words = ("--run-with=process", f"--project-dir={project or folder}", *words)
     process = subprocess.Popen(
-        [sys.executable, "-m", "distlaunch", "emulator", "--port=0", f"--storage={folder}", *words],
+        [sys.executable, *program, "emulator", "--port=0", f"--storage={folder}", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

@@ -16,28 +16,12 @@ if TYPE_CHECKING:
 PORT = 8085
 
 _FAULTS = """\
---faults is a list, e.g. 503:0.3,lost@create,slow-states:2. Each part is NAME[:SHARE][@CALL[#N]].
-
-\b
-  404 429 500 502 503 504  refuse calls with this status
-  reset     close the connection before a call has an effect
-  lost      close it afterwards, without an answer
-  hang      never answer
-  expired   401: the access token has expired
-  denied    403: a permission is missing
-  disabled  403: the API is not enabled
-  quota     429: the job exceeds a quota
-
-CALL is create, get, list, cancel, delete, logs or storage; default: all of them. SHARE is the
-share of calls that fail, from 0 to 1. Without it the first call fails, or with #N the Nth, #N-M
-several, #* all; denied, disabled and quota affect all.
+--faults is a list, e.g. stockout:us-central1,slow-states:2:
 
 \b
   slow-states:SECONDS   keep jobs QUEUED, and then PENDING, for so long (5)
-  expire-jobs           end jobs EXPIRED in the queue
   stockout:REGION       end jobs FAILED for want of machines; without REGION everywhere
   no-start:REGION       keep jobs PENDING
-  seed:N                seed of the random numbers (0)
 """
 
 
@@ -80,7 +64,7 @@ several, #* all; denied, disabled and quota affect all.
 @click.option("--faults", metavar="SPEC", default="", help="Faults to inject; see below.")
 @click.pass_obj
 def command(
-    settings: Settings, /, *, run_with: RunWith, storage: Path | None, faults: str, **values: Any
+    settings: Settings, /, *, run_with: RunWith, storage: Path | None, **values: Any
 ) -> int:
     """Run a local Vertex AI job service, with Cloud Logging and Cloud Storage.
 
@@ -95,7 +79,6 @@ def command(
     """  # noqa: D301 - click wants the character that this is an escape for
     from distlaunch.cli.settings import show
     from distlaunch.emulator.emulator import Emulator
-    from distlaunch.emulator.faults import Faults
     from distlaunch.interrupts import StopSignals
 
     console = settings.console()
@@ -105,13 +88,7 @@ def command(
         with lock:
             console.log(line, "debug")
 
-    emulator = Emulator(
-        run_with=run_with,
-        storage=storage,
-        faults=Faults(faults),
-        log=log_request,
-        **values,
-    )
+    emulator = Emulator(run_with=run_with, storage=storage, log=log_request, **values)
     with StopSignals(console.hurry) as signals, emulator:
         show(emulator.url)
         with lock:

@@ -85,10 +85,10 @@ class BucketService:
             ("DELETE", f"{objects}/<path:name>", self._delete_object),
             ("GET", f"/download{objects}/<path:name>", self._download),
         ):
-            yield Route("storage", method, path, handler)
+            yield Route(method, path, handler)
         for prefix in ("/upload", "/resumable/upload"):
-            yield Route("storage", "POST", prefix + objects, self._upload, is_upload=True)
-            yield Route("storage", "PUT", prefix + objects, self._resume_upload, is_upload=True)
+            yield Route("POST", prefix + objects, self._upload, is_upload=True)
+            yield Route("PUT", prefix + objects, self._resume_upload, is_upload=True)
 
     def _list_buckets(self, request: Request) -> dict[str, Any]:
         names = sorted(

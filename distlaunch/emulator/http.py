@@ -1,13 +1,10 @@
-"""HTTP on loopback: requests to handlers, errors in Google's JSON, and faults."""
+"""HTTP on loopback: requests to handlers, and errors in Google's JSON."""
 
 from __future__ import annotations
 
 import json
-import select
 import socket
-import struct
 import threading
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,44 +20,18 @@ if TYPE_CHECKING:
 
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
-    from distlaunch.emulator.faults import Call, Faults
-
 HOST = "127.0.0.1"
 
 _LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 _POLL_INTERVAL = 0.02  # seconds between two checks whether the server is closed
-_HANDLER = "distlaunch.handler"
-_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _STATUS = {
     400: "INVALID_ARGUMENT",
-    401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
     404: "NOT_FOUND",
     409: "ALREADY_EXISTS",
     415: "INVALID_ARGUMENT",
-    429: "RESOURCE_EXHAUSTED",
     500: "INTERNAL",
     501: "UNIMPLEMENTED",
-    502: "UNAVAILABLE",
-    503: "UNAVAILABLE",
-    504: "DEADLINE_EXCEEDED",
-}
-# The code, the message and the reason of faults that are answers.
-_FAULTS = {
-    "404": (404, "The requested resource was not found.", ""),
-    "429": (429, "Resource has been exhausted (e.g. check quota).", ""),
-    "500": (500, "Internal error encountered.", ""),
-    "502": (502, "Bad gateway.", ""),
-    "503": (503, "The service is currently unavailable.", ""),
-    "504": (504, "Deadline expired before operation could complete.", ""),
-    "expired": (401, "Expected OAuth 2 access token.", "ACCESS_TOKEN_EXPIRED"),
-    "denied": (403, "Permission '{permission}' denied on resource.", "IAM_PERMISSION_DENIED"),
-    "disabled": (403, "{service} is disabled in project {project}.", "SERVICE_DISABLED"),
-    "quota": (
-        429,
-        "These quota metrics exceed quota limits: custom_model_training_cpus",
-        "",
-    ),
 }
 
 
@@ -83,7 +54,6 @@ class ApiError(Exception):
 class Route:
     """An API method."""
 
-    call: Call  # its name in --faults
     method: str
     path: str  # a rule of werkzeug's; its variables are passed to the handler by name
     # Gets the request first; returns the response, a dict for JSON, or raises ApiError.
@@ -97,7 +67,7 @@ class Server:
     Port 0 is any free one. `log_line` is called with a line for each request.
     """
 
-    def __init__(self, port: int, faults: Faults, log_line: Callable[[str], None]) -> None:
+    def __init__(self, port: int, log_line: Callable[[str], None]) -> None:
         try:
             self._socket = socket.create_server((HOST, port), backlog=128)
         except OSError as problem:
@@ -105,7 +75,6 @@ class Server:
                 f"port {port} of {HOST} is not available ({os_reason(problem)}); "
                 "choose another with --port, or 0 for any free one"
             ) from None
-        self._faults = faults
         self._log_line = log_line
         self._routes = Map(merge_slashes=False)
         self._server = make_server(
@@ -143,19 +112,13 @@ class Server:
     ) -> Iterable[bytes]:
         request = Request(environ)
         line = f"{request.method} {request.full_path.removesuffix('?')}"
-        try:
-            response = self._respond(request)
-        except ConnectionError:
-            self._log_line(f"{line} without an answer")
-            raise
+        response = self._respond(request)
         self._log_line(f"{line} {response.status_code}")
         return response(environ, start_response)
 
     def _respond(self, request: Request) -> Response:
         try:
             answer = self._answer(request)
-        except ConnectionError:
-            raise
         except ApiError as error:
             return _json_response(error.body, error.code)
         except HTTPException as error:
@@ -177,36 +140,15 @@ class Server:
         for name in request.args:  # conditions and filters of Cloud Storage that none here obeys
             if name.startswith("if") or name == "matchGlob":
                 raise ApiError(501, f"The emulator has no {name}.")
-        fault = self._faults.next(route.call)
-        if fault is None:
-            answer: Response | dict[str, Any] = route.handler(request, **arguments)
-            return answer
-        if fault == "lost":
-            with suppress(ApiError):
-                route.handler(request, **arguments)
-        elif fault == "hang":
-            request.get_data()
-            select.select([request.environ["werkzeug.socket"]], [], [])
-        elif fault != "reset":
-            raise _fault_error(fault, route.call, arguments.get("project", ""))
-        request.environ[_HANDLER].reset_connection()
-        raise ConnectionResetError
+        answer: Response | dict[str, Any] = route.handler(request, **arguments)
+        return answer
 
 
 class _Handler(WSGIRequestHandler):
     disable_nagle_algorithm = True
 
-    def make_environ(self) -> WSGIEnvironment:
-        return super().make_environ() | {_HANDLER: self}
-
     def log(self, *_: Any) -> None:
         """Log nothing; the application does."""
-
-    def reset_connection(self) -> None:
-        """Close the connection so that the client sees a reset."""
-        self.close_connection = True
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-        self.connection.close()
 
 
 def read_json(request: Request) -> dict[str, Any]:
@@ -220,22 +162,8 @@ def read_json(request: Request) -> dict[str, Any]:
     return body
 
 
-def _fault_error(name: str, call: Call, project: str) -> ApiError:
-    code, message, reason = _FAULTS[name]
-    service = {"logs": "logging", "storage": "storage"}.get(call, "aiplatform") + ".googleapis.com"
-    permissions = {"logs": "logging.logEntries.list", "storage": "storage.objects.get"}
-    permission = permissions.get(call, f"aiplatform.customJobs.{call}")
-    text = message.format(service=service, permission=permission, project=project)
-    if not reason:
-        return ApiError(code, text)
-    metadata = {"service": service, "permission": permission, "consumer": f"projects/{project}"}
-    info = {"reason": reason, "domain": "googleapis.com", "metadata": metadata}
-    return ApiError(code, text, ErrorInfo=info)
-
-
 def _json_response(body: dict[str, Any], code: int = 200) -> Response:
-    headers = {"Retry-After": "1"} if code == 503 else None
-    return Response(json.dumps(body), code, headers, content_type="application/json; charset=UTF-8")
+    return Response(json.dumps(body), code, content_type="application/json; charset=UTF-8")
 
 
 def _check_source(request: Request) -> None:

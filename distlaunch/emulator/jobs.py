@@ -49,11 +49,11 @@ class JobService:
                 f"/{version}/projects/<project>/locations/<location>"
                 "/<any(customJobs, hyperparameterTuningJobs):collection>"
             )
-            yield Route("create", "POST", jobs, self._create)
-            yield Route("list", "GET", jobs, self._list)
-            yield Route("get", "GET", f"{jobs}/<job_id>", self._get)
-            yield Route("delete", "DELETE", f"{jobs}/<job_id>", self._delete)
-            yield Route("cancel", "POST", f"{jobs}/<job_id>:cancel", self._cancel)
+            yield Route("POST", jobs, self._create)
+            yield Route("GET", jobs, self._list)
+            yield Route("GET", f"{jobs}/<job_id>", self._get)
+            yield Route("DELETE", f"{jobs}/<job_id>", self._delete)
+            yield Route("POST", f"{jobs}/<job_id>:cancel", self._cancel)
 
     def _create(self, request: Request, **path: str) -> dict[str, Any]:
         parent = _parent(**path)

@@ -78,7 +78,7 @@ class LogStore:
 
     def routes(self) -> Iterator[Route]:
         """Yield the API's method."""
-        yield Route("logs", "POST", "/v2/entries:list", self._list)
+        yield Route("POST", "/v2/entries:list", self._list)
 
     def _list(self, request: Request) -> dict[str, Any]:
         query = read_json(request)

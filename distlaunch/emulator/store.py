@@ -15,10 +15,7 @@ from distlaunch import timestamps
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ENDED = frozenset(
-    f"JOB_STATE_{name}"
-    for name in ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED")
-)
+ENDED = frozenset(f"JOB_STATE_{name}" for name in ("SUCCEEDED", "FAILED", "CANCELLED"))
 
 
 class UniqueClock:

@@ -6,7 +6,8 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.emulator.emulator import Emulator
+from failing_calls import FailingEmulator
+
 from distlaunch.emulator.jobs import message_types
 from distlaunch.engines.vertex.client import connect
 from distlaunch.engines.vertex.jobs import Jobs, state
@@ -35,7 +36,7 @@ def objects(text: str) -> list[Any]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-class Cloud(Emulator):
+class Cloud(FailingEmulator):
     """An emulator that runs processes, and the jobs that are launched in it."""
 
     def __init__(self, folder: Path, **options: Any) -> None:

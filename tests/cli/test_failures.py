@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from distlaunch.emulator.faults import Faults
 from distlaunch.engines.vertex.failure import find_failure
 from distlaunch.engines.vertex.jobs import state
 
@@ -110,7 +109,7 @@ TENSORFLOW = "import tensorflow as tf; tf.zeros([10**7, 10**7])"
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory):
-    with Cloud(tmp_path_factory.mktemp("cloud"), faults=Faults("denied@storage")) as cloud:
+    with Cloud(tmp_path_factory.mktemp("cloud"), call_faults="denied@storage") as cloud:
         yield cloud
 
 
@@ -234,7 +233,7 @@ def test_a_killed_task(cloud, failure):
 
 
 def test_a_job_without_machines_has_no_task_to_blame(run, tmp_path):
-    with Cloud(tmp_path, faults=Faults("stockout")) as cloud:
+    with Cloud(tmp_path, faults="stockout") as cloud:
         job = cloud.wait(cloud.launch("", "digits-1"))
         status = load_checked("show", run("status", job["name"], "--json", *cloud.options()).out)
     assert status["failure"]["task"] is None

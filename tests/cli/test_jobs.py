@@ -8,7 +8,6 @@ import time
 
 import pytest
 
-from distlaunch.emulator.faults import Faults
 from distlaunch.engines.vertex.jobs import state
 from distlaunch.submit.records import Records
 from distlaunch.ui.progress_view import ProgressView
@@ -256,7 +255,7 @@ def test_a_part_of_the_log(run, cloud):
 
 
 def test_a_job_is_followed_to_its_end(run, tmp_path):
-    with Cloud(tmp_path, faults=Faults("503@get,reset@logs,503@logs#3")) as cloud:
+    with Cloud(tmp_path, call_faults="503@get#1,reset@logs#1,503@logs#3") as cloud:
         job = cloud.launch(FAILING, "digits-1")
         done = run("logs", job["name"], "--follow", "--json", *cloud.options())
     assert done.code == 3

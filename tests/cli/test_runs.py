@@ -22,7 +22,6 @@ import pytest
 from json_schemas import load_checked
 
 from distlaunch import files
-from distlaunch.emulator.faults import Faults
 from distlaunch.engines.vertex.storage import list_files
 from distlaunch.local.run_folder import RunFolder
 from distlaunch.runs.record import read_record
@@ -368,7 +367,7 @@ def test_a_download_shows_a_bar_and_ctrl_c_does_not_wait_for_it(run, tmp_path):
     (tmp_path / "buckets/bucket/digits/model").mkdir(parents=True)
     (tmp_path / "buckets/bucket/digits/model/model.keras").write_bytes(content)
     leader, follower = pty.openpty()
-    with Cloud(tmp_path, storage=tmp_path / "buckets", faults=Faults("hang@storage#4")) as cloud:
+    with Cloud(tmp_path, storage=tmp_path / "buckets", call_faults="hang@storage#4") as cloud:
         job = cloud.wait(cloud.launch("", "digits-1", [], job_dir="gs://bucket/digits"))
         [blob] = list_files(cloud.jobs().session, "gs://bucket/digits/model")
         part = tmp_path / f"copy/model.keras.{blob.generation}.part"

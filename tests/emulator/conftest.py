@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +10,12 @@ import pytest
 import requests
 
 from distlaunch.emulator.emulator import Emulator
-from distlaunch.emulator.faults import Faults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
+
+NUMBERS = itertools.count()  # of projects
 
 
 @dataclass
@@ -41,24 +41,14 @@ class Service:
 
 
 @pytest.fixture(scope="session")
-def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Service]]:
-    """Start an emulator with faults, in the language of `--faults`, or use a running one."""
-    with ExitStack() as stack:
-        emulators: dict[str, Emulator] = {}
-        numbers = itertools.count()
-
-        def start(faults: str = "") -> Service:
-            if faults not in emulators:
-                storage = tmp_path_factory.mktemp("storage")
-                both = Faults(f"slow-states:3600,{faults}")
-                emulator = Emulator(storage=storage, region="europe-west4", faults=both)
-                emulators[faults] = stack.enter_context(emulator)
-            emulator = emulators[faults]
-            return Service(emulator.url, emulator.storage, f"project-{next(numbers)}")
-
-        yield start
+def emulator_with_waiting_jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+    storage, faults = tmp_path_factory.mktemp("storage"), "slow-states:3600"
+    with Emulator(storage=storage, region="europe-west4", faults=faults) as emulator:
+        yield emulator
 
 
 @pytest.fixture
-def service(serve: Callable[..., Service]) -> Service:
-    return serve()
+def service(emulator_with_waiting_jobs: Emulator) -> Service:
+    emulator = emulator_with_waiting_jobs
+    assert emulator.storage
+    return Service(emulator.url, emulator.storage, f"project-{next(NUMBERS)}")

@@ -7,7 +7,6 @@ import contextlib
 import pytest
 import requests
 
-from distlaunch.emulator.faults import Faults
 from distlaunch.emulator.http import Server
 from distlaunch.emulator.logs import LogStore
 
@@ -22,7 +21,7 @@ def call():
         logs.add_job(job, project)
         for text in texts:
             logs.add(job, "workerpool1-0", "ERROR", text, trial="3")
-    with contextlib.closing(Server(0, Faults(), print)) as server:
+    with contextlib.closing(Server(0, print)) as server:
         server.start(logs.routes())
 
         def call(**query):

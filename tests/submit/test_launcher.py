@@ -50,7 +50,7 @@ def healthy(tmp_path_factory):
 @pytest.fixture
 def with_faults(tmp_path):
     folder = write_project(tmp_path / "trainer")
-    return lambda faults: emulators.running(folder, f"--faults={faults}")
+    return lambda faults: emulators.running(folder, call_faults=faults)
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def assert_one_job_each(launches, jobs):
     assert not any(launch["is_open"] for launch in launches)
 
 
-@pytest.mark.parametrize("faults", [AT_CREATE, f"lost@create#*,{AT_LIST}"], ids=["create", "list"])
+@pytest.mark.parametrize("faults", [AT_CREATE, f"lost@create,{AT_LIST}"], ids=["create", "list"])
 def test_a_transient_failure_makes_one_job(faults, with_faults, submit, records):
     with with_faults(faults) as emulator:
         for fault in TRANSIENT:

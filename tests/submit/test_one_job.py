@@ -13,11 +13,12 @@ from launches import REGIONS, SUBMIT, jobs_of, start_submit, write_project
 
 LAWS = bool(os.environ.get("DISTLAUNCH_TEST_LAWS"))  # make laws
 PLACES = ("stockout:us-central1", "no-start:us-central1", "stockout:us-east4", "no-start:us-east4")
-FAULTS = (
+CALL_FAULTS = (
     *("lost@create#1", "lost@create#2", "503@create#1", "denied@create#2", "quota@create#3"),
     *("denied@cancel#1", "lost@cancel#1", "denied@get#4-6", "expired@get#2", "reset:0.2@get"),
-    *("503:0.3@list", "slow-states:0.6"),
+    "503:0.3@list",
 )
+SLOW = "slow-states:0.6"
 MOST_COMMANDS = 20  # of one launch
 OPEN = {"is_open": True, "is_moving": True}  # fields of a record
 PATIENCE = 20  # seconds with a command
@@ -37,7 +38,7 @@ def submit(project, cli):
 
 
 def test_an_error_while_following_leaves_the_launch_open(project, submit):
-    with emulators.running(project, "--faults=denied@get#2-4") as emulator:
+    with emulators.running(project, call_faults="denied@get#2-4") as emulator:
         results = [submit(emulator, "--", "600") for _ in range(3)]
         assert [result.returncode for result in results] == [1, 1, 1]
         resumed = submit(emulator, "--detach", "--", "600")
@@ -68,8 +69,8 @@ def test_two_commands_that_follow_one_launch_move_it_once(project):
 
 
 def test_a_job_that_cannot_be_cancelled_is_followed_on_and_the_users_cancel_ends_it(project, cli):
-    faults = "--faults=no-start:us-central1,denied@cancel#1"
-    with emulators.running(project, faults) as emulator:
+    faults = "--faults=no-start:us-central1"
+    with emulators.running(project, faults, call_faults="denied@cancel#1") as emulator:
         command = start_submit(project, emulator)
         assert command.stderr
         assert any("the job is not moved, as it cannot be cancelled" in x for x in command.stderr)
@@ -111,9 +112,13 @@ def wait_or_kill(command):
 @pytest.mark.parametrize("seed", range(40 if LAWS else 2))
 def test_at_most_one_job_is_alive_whatever_happens(seed, project, submit, python, record_property):
     draw = random.Random(seed)  # noqa: S311 - not a secret
-    faults = [draw.choice(PLACES), *draw.sample(FAULTS, draw.randint(0, 3)), f"seed:{seed}"]
-    kills = 0
-    with emulators.running(project, f"--faults={','.join(faults)}") as emulator:
+    faults = draw.choice(PLACES)
+    drawn = draw.sample([*CALL_FAULTS, SLOW], draw.randint(0, 3))
+    if SLOW in drawn:
+        drawn.remove(SLOW)
+        faults += f",{SLOW}"
+    call_faults, kills = ",".join([*drawn, f"seed:{seed}"]), 0
+    with emulators.running(project, f"--faults={faults}", call_faults=call_faults) as emulator:
         for _ in range(MOST_COMMANDS):
             killed = ["killed", str(draw.randrange(LAST_MOMENT))]
             program = killed if draw.random() < 0.6 else ["distlaunch"]
@@ -126,7 +131,7 @@ def test_at_most_one_job_is_alive_whatever_happens(seed, project, submit, python
             if codes[0] in (0, 3) and len(codes) == 1:
                 break
         jobs = jobs_of(emulator, "digits")
-    print(f"{','.join(faults)}: {kills} kills, {len(jobs)} jobs one after another")
+    print(f"{faults},{call_faults}: {kills} kills, {len(jobs)} jobs one after another")
     states = [state for _, state in jobs]
     assert states[-1] == "SUCCEEDED" or [region for region, _ in jobs[-3:]] == list(REGIONS)
     assert set(states[:-1]) <= {"FAILED", "CANCELLED", "SUCCEEDED"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from distlaunch.emulator.run.job_spec import read_workload
 from distlaunch.emulator.run.replica_group import CancellationToken, ReplicaGroup, RunResult
 from distlaunch.emulator.run.trials import TrialRunner
 from distlaunch.emulator.store import ENDED
+from distlaunch.errors import UsageError, did_you_mean
 from distlaunch.job.tf_config import EXPECTED_GPUS
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 _CANCELLED, _INVALID_ARGUMENT, _DEADLINE_EXCEEDED = 1, 3, 4
 _RESOURCE_EXHAUSTED, _INTERNAL = 8, 13
 
-_EXPIRED = "The job expired: it could not get its resources within maxWaitDuration."
 _NO_MACHINES = "Resources are insufficient in region: {}. Please try a different region."
 _TIMED_OUT = "The job ran longer than its scheduling.timeout and was cancelled."
 # By the kind of a result: final state, code and default text of the error, last line of the log.
@@ -36,10 +37,17 @@ _ENDS = {
     "crashed": ("FAILED", _INTERNAL, "Internal error occurred.", "Job failed."),
     "stopped": ("CANCELLED", _CANCELLED, "CANCELED", "Job cancelled."),
     "timed out": ("CANCELLED", _DEADLINE_EXCEEDED, _TIMED_OUT, "Job cancelled."),
-    "expired": ("EXPIRED", _DEADLINE_EXCEEDED, _EXPIRED, "Job expired."),
     "stockout": ("FAILED", _RESOURCE_EXHAUSTED, "", "Job failed."),
 }
 _NO_GPUS = f"The emulator has no GPUs: {EXPECTED_GPUS} is 0 in all replicas, which use CPUs."
+_SLOW_STATES = 5.0  # seconds
+_SECONDS = re.compile(r"\d{1,9}(\.\d+)?", re.ASCII)
+_REGION = re.compile(r"[a-z]+(-[a-z]+)+[0-9]+", re.ASCII)
+_EXPECTED = {  # the faults
+    "slow-states": "expected NAME or NAME:NUMBER",
+    "stockout": "expected NAME or NAME:REGION",
+    "no-start": "expected NAME or NAME:REGION",
+}
 _SHUTDOWN_TIMEOUT = 30.0  # seconds for all jobs to end when the emulator shuts down
 
 _log = logging.getLogger(__name__)
@@ -52,9 +60,26 @@ class Timings:
     states: float = 0.1  # in which it is QUEUED, and then PENDING
     error: float = 0.3  # until the error of a job that ended appears; on Vertex AI about a minute
     grace: float = 5.0  # between SIGTERM and SIGKILL for replicas that are stopped
-    expires: bool = False  # whether jobs end EXPIRED instead of leaving the queue
-    stockouts: frozenset[str] = frozenset()  # regions whose jobs fail for want of machines
-    stalls: frozenset[str] = frozenset()  # regions whose jobs stay PENDING; '' is all of them
+    # Regions whose jobs end FAILED for want of machines, and where they stay PENDING; '' is all.
+    stockouts: frozenset[str] = frozenset()
+    stalls: frozenset[str] = frozenset()
+
+
+def read_faults(text: str) -> Timings:
+    """Return the timings that `--faults` lists; UsageError is raised for what is not a fault."""
+    seconds: dict[str, float] = {}
+    regions: dict[str, set[str]] = {"stockout": set(), "no-start": set()}
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, colon, value = part.partition(":")
+        if name == "slow-states" and (not colon or _SECONDS.fullmatch(value)):
+            seconds["states"] = float(value or _SLOW_STATES)
+        elif name in regions and (not value or _REGION.fullmatch(value)):
+            regions[name].add(value)
+        else:
+            reason = _EXPECTED.get(name) or f"no such fault{did_you_mean(name, _EXPECTED)}"
+            raise UsageError(f"--faults: {part!r}: {reason} (see 'distlaunch emulator --help')")
+    stockouts, stalls = map(frozenset, regions.values())
+    return Timings(**seconds, stockouts=stockouts, stalls=stalls)
 
 
 @dataclass
@@ -116,8 +141,6 @@ class JobRun:
     def _run_job(self, job: dict[str, Any]) -> RunResult:
         self._write("INFO", "Waiting for job to be provisioned.")
         self.token.wait(self._timings.states)
-        if self._timings.expires and not self.token.is_set():
-            return RunResult("expired")
         if self._change_state("PENDING"):
             self._write("INFO", "Waiting for training program to start.")
             self.token.wait(self._timings.states)

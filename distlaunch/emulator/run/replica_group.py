@@ -139,7 +139,7 @@ class RestartPolicy:
 class RunResult:
     """How the run of a group ended."""
 
-    kind: Literal["succeeded", "failed", "stopped", "timed out", "expired", "stockout", "crashed"]
+    kind: Literal["succeeded", "failed", "stopped", "timed out", "stockout", "crashed"]
     error: str = ""  # what failed, in Vertex AI's words
     metrics: str = ""  # what the program reported, JSON lines
 

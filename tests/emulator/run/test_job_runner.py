@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from distlaunch.emulator.run.job_runner import Timings, read_faults
 from distlaunch.emulator.run.replica_group import ExitStatus
-from distlaunch.errors import DistlaunchError
+from distlaunch.errors import DistlaunchError, UsageError
 from distlaunch.timestamps import seconds_between
 
 from .jobs import custom_job, jobs_on, pool
@@ -188,20 +189,43 @@ def test_a_job_can_be_cancelled_before_it_runs(state, seconds):
     assert backend.started == []
 
 
+def test_a_job_that_takes_too_long_is_ended():
+    with jobs_on(FakeBackend()) as jobs:
+        name, job = jobs.run(custom_job(pool(), scheduling={"timeout": "0.1s"}))
+        jobs.runner.cancel(name)
+        assert jobs.state(name) == "CANCELLED"
+    assert job["error"]["code"] == 4
+    assert "ran longer than its scheduling.timeout" in job["error"]["message"]
+
+
 @pytest.mark.parametrize(
-    ("scheduling", "expires", "state", "message"),
+    ("text", "timings"),
     [
-        ({"timeout": "0.1s"}, False, "CANCELLED", "ran longer than its scheduling.timeout"),
-        ({}, True, "EXPIRED", "could not get its resources within maxWaitDuration"),
+        ("", Timings()),
+        ("slow-states", Timings(5.0)),
+        (
+            "stockout:us-east4,no-start, stockout:us-west1,slow-states:2.5",
+            Timings(2.5, stockouts=frozenset({"us-east4", "us-west1"}), stalls=frozenset({""})),
+        ),
     ],
 )
-def test_a_job_that_takes_too_long_is_ended(scheduling, expires, state, message):
-    with jobs_on(FakeBackend(), expires=expires) as jobs:
-        name, job = jobs.run(custom_job(pool(), scheduling=scheduling))
-        jobs.runner.cancel(name)
-        assert jobs.state(name) == state
-    assert job["error"]["code"] == 4
-    assert message in job["error"]["message"]
+def test_faults_are_read(text, timings):
+    assert read_faults(text) == timings
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("bogus", "no such fault"),
+        ("slow-sates", "no such fault; did you mean 'slow-states'?"),
+        ("slow-states:-1", "expected NAME or NAME:NUMBER"),
+        ("stockout:mars", "expected NAME or NAME:REGION"),
+    ],
+)
+def test_what_is_not_a_fault_is_refused(fault, reason):
+    with pytest.raises(UsageError) as problem:
+        read_faults(f"no-start,{fault}")
+    assert str(problem.value) == f"--faults: {fault!r}: {reason} (see 'distlaunch emulator --help')"
 
 
 def test_an_error_in_the_emulator_ends_one_job_alone(caplog):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 
 import pytest
+from failing_calls import FailingEmulator
 
-from distlaunch.emulator.emulator import Emulator
-from distlaunch.emulator.faults import Faults
 from distlaunch.engines.vertex.client import connect
 from distlaunch.engines.vertex.storage import read
 from distlaunch.errors import GoogleError, RetryableError
@@ -22,7 +21,7 @@ def start(tmp_path, request):
     (tmp_path / "jobs/digits/summary é.json").write_bytes(b"{}\xff")
 
     def start(faults: str = ""):
-        emulator = Emulator(storage=tmp_path, faults=Faults(faults))
+        emulator = FailingEmulator(storage=tmp_path, call_faults=faults)
         emulator.__enter__()
         request.addfinalizer(emulator.__exit__)
         return connect(emulator.url, project="p")
@@ -31,7 +30,7 @@ def start(tmp_path, request):
 
 
 def test_file_is_read_in_spite_of_a_transient_error(start):
-    assert read(start("503@storage"), FILE) == b"{}\xff"
+    assert read(start("503@storage#1"), FILE) == b"{}\xff"
 
 
 def test_read_is_one_request(start):
