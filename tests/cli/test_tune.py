@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from distlaunch import scaffold
-from distlaunch.emulator.faults import Faults
 from distlaunch.errors import DistlaunchError
 from distlaunch.files import may_be_locked
 from distlaunch.job.load import load_job
@@ -401,7 +400,7 @@ def test_a_tuning_job_and_its_trials(tune, project, monkeypatch):
 
 
 def test_a_tuning_job_is_moved_to_the_next_region(tune, project):
-    with Cloud(project, faults=Faults("stockout:us-central1")) as cloud:
+    with Cloud(project, faults="stockout:us-central1") as cloud:
         regions = "--set=scheduling.regions=[us-central1, us-east1]"
         image = "--image=localhost:5000/digits:1"
         done = tune("--endpoint", cloud.url, image, regions, "--json", "--parallel=3")
