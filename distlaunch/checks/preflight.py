@@ -189,8 +189,6 @@ def project_problems(
             yield from imports.start_problems(code, job)
             if not bundled and not job.is_script:
                 yield from fit_calls.fit_problems(launch.folder, job.module, request)
-    if runtime.own:
-        yield from image_runtime.ignored_settings(runtime.own, job)
     if runtime.own is None or runtime.own.names(listed.file):
         yield from requirements.problems(listed)
     yield from gpus.build_problems(listed, request)

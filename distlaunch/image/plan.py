@@ -40,7 +40,7 @@ class BuildStrategy(str, Enum):
     EXISTING = "use"  # the job names an image
     UP_TO_DATE = "nothing"  # the registry has the image
     APPEND = "append"  # the registry has the environment: a layer with the code is appended
-    DOCKER = "engine"  # Docker builds the environment (or pip without Docker), or all of it
+    DOCKER = "docker"  # Docker builds the environment (or pip without Docker), or all of it
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,10 +61,10 @@ def test_an_image_that_the_job_names_is_used_unchanged(folder):
 
 def test_without_an_environment_it_is_built(job, folder):
     plan = plan_image(job, folder)
-    assert (plan.strategy, plan.uri) == ("engine", None)
+    assert (plan.strategy, plan.uri) == ("docker", None)
     assert "no environment of this base image and these requirements" in plan.reason
     images.push(plan.reference)  # code on an environment that is gone
-    assert plan_image(job, folder).strategy == "engine"
+    assert plan_image(job, folder).strategy == "docker"
 
 
 def test_only_changed_code_is_appended(job, folder, fake):
@@ -118,7 +118,7 @@ def test_the_trainer_package_belongs_to_the_environment(job, folder, fake, insta
     (installed / "run.py").write_text("Run = 2\n")
     trainer_wheel.cache_clear()
     changed = plan_image(job, folder)
-    assert changed.strategy == "engine"
+    assert changed.strategy == "docker"
     assert changed.inputs.environment.tag != plan.inputs.environment.tag
 
 
@@ -164,7 +164,7 @@ def test_the_trainer_package_in_an_image_of_the_users_own_dockerfile(job, folder
 def test_the_users_own_dockerfile_is_for_docker(job, folder, base):
     (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
     plan = plan_image(job, folder)
-    assert (plan.strategy, plan.inputs.environment) == ("engine", None)
+    assert (plan.strategy, plan.inputs.environment) == ("docker", None)
     with pytest.raises(ImageError, match=r"Docker is not running|no docker command"):
         execute_plan(plan, print)
     images.push(plan.reference)
@@ -181,7 +181,7 @@ def test_a_missing_repository_and_a_missing_base_are_reported(registry, folder):
 
 def test_an_image_that_is_not_pushed_needs_no_registry(folder):
     plan = plan_image(images.job(None, "127.0.0.1:1/gone:1"), folder, push=False)
-    assert (plan.strategy, plan.reference.name) == ("engine", "distlaunch/digits")
+    assert (plan.strategy, plan.reference.name) == ("docker", "distlaunch/digits")
     assert plan.uri is None
 
 

@@ -205,9 +205,6 @@ def _gpu_builds(requirements: ImageRequirements, gpu: str) -> Iterator[tuple[str
         for line in [each for each in requirements.installed if each.name in _REQUIRING][:1]:
             what = f"{line.name} requires tensorflow, which {no_cuda}"
             yield line.location, what, "add tensorflow[and-cuda]"
-    if own and own.is_without_cuda and own.tensorflow:
-        location, name = own.tensorflow
-        yield location, f"{name} {no_cuda}", _AND_CUDA
     tag = tensorflow_tag(runtime.base)
     if tag and "gpu" not in tag and not _installs_cuda(requirements):
         base, packages = DEFAULT_BASE, f", and {_AND_CUDA} in the requirements"
@@ -222,9 +219,7 @@ def _gpu_builds(requirements: ImageRequirements, gpu: str) -> Iterator[tuple[str
 def _required_builds(
     requirements: ImageRequirements, gpu: str, no_cuda: str
 ) -> Iterator[tuple[str, str, str]]:
-    runtime, own = requirements.runtime, requirements.runtime.own
-    is_for_cpus = own and (own.is_without_cuda or own.made_for_gpus is False)
-    is_built = runtime.is_plain or (own and is_for_cpus and own.names(requirements.file))
+    is_built = requirements.runtime.is_plain
     for line in requirements.lines:
         if line.name not in _BUILDS or not line.requirement:
             continue
@@ -234,9 +229,8 @@ def _required_builds(
                 what = "the image gets tensorflow[and-cuda], and pip refuses extras in constraints"
                 yield line.location, what, f"{_AND_CUDA}{specifier} in {requirements.file}"
         elif is_built and not _has_cuda(line):
-            reason = "" if own else "; it is hash-pinned, so it is not replaced"
-            hashes = "" if own else " with its hashes, or remove the hashes"
-            yield line.location, f"{line.name} {no_cuda}{reason}", f"{_AND_CUDA}{hashes}"
+            what = f"{line.name} {no_cuda}; it is hash-pinned, so it is not replaced"
+            yield line.location, what, f"{_AND_CUDA} with its hashes, or remove the hashes"
         elif is_built and not any_version([specifier, f">={_FIRST_WITH_CUDA}"]):
             what = f"tensorflow{specifier} does not compute on {gpu}: pip installs CUDA with"
             remedy = "use a later version, or image.base: tensorflow/tensorflow:VERSION-gpu"

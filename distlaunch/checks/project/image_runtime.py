@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from distlaunch.checks.problem import Problem
     from distlaunch.image.dockerfile_parser import Dockerfile
     from distlaunch.job.launch import LaunchRequest
-    from distlaunch.job.model import Job
 
 _PYTHON = re.compile(r"(?:docker\.io/|(?:[\w.-]+/)*library/)?python(?:[:@].*)?")
 _VERSION = re.compile(r"py(?:thon)?[:-]?3\.?([6-9]|[1-9]\d)(?!\d)")  # python:3.12, tf-cpu.py310
@@ -31,11 +30,6 @@ _WITHOUT_PYTHON = re.compile(
     r"(?:(?:docker\.io/)?(?:library/)?(?:alpine|debian|ubuntu)|(?:.*/)?nvidia/cuda)(?:[:@].*)?"
 )
 _TENSORFLOW = re.compile(r"(?:docker\.io/)?tensorflow/tensorflow(?::([^@]*)(?:@.*)?)?")
-_CUDA = re.compile(r"cuda|cudnn|nvidia", re.IGNORECASE)
-_WITHOUT_CUDA = re.compile(r"(?:docker\.io/)?(?:library/)?(?:python|debian|ubuntu)(?:[:@].*)?")
-_PIP_INSTALL = re.compile(r"\bpip[\d.]*\s+(?:-\S+\s+)*install\s([^&|;]*)")
-_TENSORFLOW_PACKAGE = re.compile(r"(tensorflow(?:-cpu)?)(?:[=<>!~;@ ].*)?")
-_MADE_FOR = re.compile(r"\\1(tensorflow-cpu|tensorflow\[and-cuda\])\\3")  # `sed_script`
 
 
 @dataclass(frozen=True)
@@ -49,29 +43,6 @@ class OwnDockerfile:
     @cached_property
     def parsed(self) -> Dockerfile:
         return read_dockerfile(self.text, self.image.build_args, self.image.target)
-
-    @property
-    def made_for_gpus(self) -> bool | None:
-        """Whether it rewrites the requirements for GPUs or for CPUs; None if it does not."""
-        match = _MADE_FOR.search(self.text)
-        return match[1] == "tensorflow[and-cuda]" if match else None
-
-    @property
-    def is_without_cuda(self) -> bool:
-        """Whether its base image has no CUDA, and no line names CUDA."""
-        base = self.parsed.base
-        return bool(base and _WITHOUT_CUDA.fullmatch(base)) and not _CUDA.search(self.text)
-
-    @property
-    def tensorflow(self) -> tuple[str, str] | None:
-        """The location at which pip installs TensorFlow by name, and the name."""
-        for instruction in self.parsed.instructions:
-            command = " ".join(instruction.array or (instruction.rest,))
-            for words in _PIP_INSTALL.findall(command) if instruction.word == "RUN" else ():
-                for word in words.split():
-                    if match := _TENSORFLOW_PACKAGE.fullmatch(word.strip("'\"")):
-                        return f"{self.path}:{instruction.line}", match[1]
-        return None
 
     def names(self, file: str) -> bool:
         """Return whether an instruction names a file."""
@@ -133,20 +104,6 @@ def describe_image(launch: LaunchRequest) -> ImageRuntime:
         own_ignore=_own_file(folder, None, ".dockerignore") is not None,
         template=template,
     )
-
-
-def ignored_settings(own: OwnDockerfile, job: Job) -> Iterator[Problem]:
-    """Yield a warning for each setting of the job file that its Dockerfile does not use."""
-    base, requirements = job.image.base, job.image.requirements
-    bases = [stage.base for stage in own.parsed.stages]
-    if base and base not in bases and not any("$" in each for each in bases):
-        what = f"{own.path} builds the image from {own.parsed.base}, not from {base}"
-        remedy = f"write FROM {base} in {own.path}, or remove one of them"
-        yield warning("dockerfile-wins", "image.base", what, remedy)
-    if requirements and not own.names(requirements):
-        what = f"{own.path} builds the image, and does not install {requirements}"
-        remedy = f"write RUN pip install -r {requirements} in {own.path}, or remove one of them"
-        yield warning("dockerfile-wins", "image.requirements", what, remedy)
 
 
 def trainer_problems(

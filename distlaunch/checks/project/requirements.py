@@ -170,7 +170,7 @@ def load_requirements(job: Job, folder: Path, runtime: ImageRuntime) -> ImageReq
     file = job.image.requirements or DEFAULT_REQUIREMENTS
     if not job.image.requirements and not (folder / DEFAULT_REQUIREMENTS).is_file():
         return ImageRequirements(runtime, unread=None if runtime.own else find_unread(folder))
-    gpu = runtime.own.made_for_gpus if runtime.own else has_gpus(job.cluster)
+    gpu = None if runtime.own else has_gpus(job.cluster)
     try:
         lines = tuple(read_requirements(folder, file, gpu=gpu).lines())
     except ImageError as refusal:

@@ -7,7 +7,6 @@ import pytest
 
 from distlaunch.checks.project import gpus
 from distlaunch.checks.project.image_runtime import describe_image
-from distlaunch.image.recipe import read_recipe
 from distlaunch.job import machine_catalogue, vertex
 from distlaunch.job.load import load_job
 from distlaunch.job.model import DEFAULT_BASE
@@ -179,35 +178,6 @@ def test_a_constraint_cannot_have_extras(name, bundled):
     assert problem.where == "constraints.txt:1"
     assert problem.remedy == "write tensorflow[and-cuda]==2.21.0 in requirements.txt"
     assert builds(bundled, text) == []
-
-
-@pytest.mark.parametrize(
-    ("base", "command", "where"),
-    [
-        ("python:3.12-slim", "pip install tensorflow==2.21.0", "Dockerfile:2"),
-        ("ubuntu:24.04", "apt-get update && pip3 install -U 'tensorflow-cpu>=2'", "Dockerfile:2"),
-        ("python:3.12", "pip install -r requirements.txt gensim", "requirements.txt:1"),
-        ("python:3.12", "pip install -q \\\n  numpy \\\n  tensorflow==2.21.0", "Dockerfile:2"),
-        ("python:3.12", "pip install 'tensorflow[and-cuda]==2.21.0'", None),
-        ("python:3.12", "pip install tensorflow nvidia-cudnn-cu12", None),
-        ("tensorflow/tensorflow:2.21.0", "pip install 'tensorflow[and-cuda]==2.21.0'", None),
-        ("nvidia/cuda:12.5.1-runtime-ubuntu22.04", "pip install tensorflow==2.21.0", None),
-    ],
-)
-def test_a_dockerfile_that_installs_tensorflow_without_cuda(base, command, where, bundled):
-    bundled.write("Dockerfile", f"FROM {base}\nRUN {command}\n")
-    problems = builds(bundled, "tensorflow==2.21.0\n", DEFAULT, bundled.cluster(2, gpus=1))
-    expected = [("error", where)] if where else []
-    assert [(each.severity, each.where) for each in problems] == expected
-    assert builds(bundled, "tensorflow==2.21.0\n", DEFAULT) == []
-
-
-def test_a_changed_copy_of_the_rendered_dockerfile_rewrites_the_requirements(bundled):
-    text = read_recipe(bundled.order().job, bundled.folder).dockerfile
-    bundled.write("Dockerfile", f"{text}# mine\n")
-    assert builds(bundled, "tensorflow==2.21.0\n") == []
-    # It was rendered for machines without GPUs, and removes CUDA.
-    assert len(builds(bundled, "tensorflow==2.21.0\n", bundled.cluster(2, gpus=1))) == 1
 
 
 @pytest.mark.parametrize(

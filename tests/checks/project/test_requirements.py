@@ -256,24 +256,6 @@ def test_the_requirements_that_a_dockerfile_names_are_checked(text, are_checked,
     assert [each.code for each in problems] == ["requirement-unpinned"] * are_checked
 
 
-@pytest.mark.parametrize(
-    ("text", "override", "where"),
-    [
-        ("FROM company/base:1\n", "image.base=python:3.12", ["image.base"]),
-        ("FROM python:3.12 AS a\nFROM a\n", "image.base=python:3.12", []),
-        ("ARG B\nFROM $B\n", "image.base=python:3.12", []),
-        ("FROM a\n", "image.requirements=requirements.txt", ["image.requirements"]),
-        (DOCKERFILE, "image.requirements=requirements.txt", []),
-    ],
-)
-def test_settings_that_the_dockerfile_does_not_use(text, override, where, bundled):
-    bundled.write("Dockerfile", text)
-    problems = bundled.problems(DEFAULT, override)
-    ignored = [each for each in problems if each.code == "dockerfile-wins"]
-    assert [each.where for each in ignored] == where
-    assert all("Dockerfile" in each.remedy for each in ignored)
-
-
 VERSIONS = st.builds(
     "{}.{}{}".format, st.integers(0, 3), st.integers(0, 3), st.sampled_from(["", ".1", "rc1"])
 )
