@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,15 +36,63 @@ SILENT = "TOKEN_SERVER_SILENT"  # the reason of a RetryableError
 _READER_GONE = (errno.EPIPE, errno.EIO, errno.ECONNRESET)  # of a pipe, a terminal, a socket
 
 
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """What is wrong with a place, and how to fix it; each is text in lower case, without a period.
+
+    `where` is a file with line and column, a setting, or a resource in the cloud. It and the remedy
+    may be empty.
+    """
+
+    where: str
+    what: str
+    remedy: str = ""
+
+    @property
+    def line(self) -> str:
+        """All of it in one line, for a person."""
+        text = ": ".join(filter(None, (self.where, self.what)))
+        return "; ".join(filter(None, (text, self.remedy)))
+
+
 class DistlaunchError(Exception):
-    """An error that a user can fix; its text is one lower-case line with location and remedy."""
+    """An error that a user can fix: one problem, or several."""
 
     exit_code = EXIT_ERROR
 
+    def __init__(
+        self,
+        what: str = "",
+        *,
+        where: str = "",
+        remedy: str = "",
+        problems: Iterable[Diagnostic] = (),
+    ) -> None:
+        self.problems = tuple(problems) or (Diagnostic(where, what, remedy),)
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        return "; ".join(self.lines)
+
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines to print, one for each problem."""
-        return (str(self),)
+        """The problems for a person, one line each."""
+        return tuple(problem.line for problem in self.problems)
+
+    @property
+    def where(self) -> str:
+        """The place of the first problem, empty if it has none."""
+        return self.problems[0].where
+
+    @property
+    def what(self) -> str:
+        """What is wrong."""
+        return self.problems[0].what
+
+    @property
+    def remedy(self) -> str:
+        """How to fix it, empty if that is not known."""
+        return self.problems[0].remedy
 
 
 class UsageError(DistlaunchError):
@@ -59,23 +108,11 @@ class OutputError(DistlaunchError):
         super().__init__(f"the output cannot be written ({os_reason(error)})")
 
 
-class _ProblemsError(DistlaunchError):
-    """Problems with one line each, such as ``distlaunch.yaml:12:7: name: expected …``."""
-
-    def __init__(self, problems: Iterable[str]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("; ".join(self.problems))
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        return self.problems
-
-
-class JobFileError(_ProblemsError):
+class JobFileError(DistlaunchError):
     """A job file with problems."""
 
 
-class ProjectError(_ProblemsError):
+class ProjectError(DistlaunchError):
     """Code of a project that cannot run."""
 
 
@@ -83,7 +120,7 @@ class ImageError(DistlaunchError):
     """The container image cannot be built or pushed."""
 
 
-class ContextError(_ProblemsError, ImageError):
+class ContextError(ImageError):
     """Files that cannot or must not be in a container image."""
 
 
@@ -92,23 +129,24 @@ class GoogleError(DistlaunchError):
 
     def __init__(
         self,
-        text: str,
+        what: str,
         *,
+        remedy: str = "",
         status: int = 0,
         reason: str = "",
         error_reason: str = "",
         service: str = "",
     ) -> None:
-        super().__init__(text)
+        super().__init__(what, remedy=remedy)
         self.status = status  # of HTTP, 0 if there was no response
         self.reason = reason  # Google's status name, such as PERMISSION_DENIED
         self.error_reason = error_reason  # of an ErrorInfo, such as SERVICE_DISABLED
         self.service = service  # that it is about, such as storage.googleapis.com, if known
 
-    def with_text(self, text: str) -> GoogleError:
-        """Return an error of the same kind and reason with another line for the user."""
+    def with_text(self, what: str) -> GoogleError:
+        """Return an error of the same kind and reason with another text for the user."""
         kind = RetryableError if isinstance(self, RetryableError) else GoogleError
-        return kind(text, status=self.status, reason=self.reason)
+        return kind(what, status=self.status, reason=self.reason)
 
 
 class CreateRefused(GoogleError):
@@ -117,8 +155,8 @@ class CreateRefused(GoogleError):
     @classmethod
     def from_error(cls, error: GoogleError) -> CreateRefused:
         """Return the error for a refused call."""
-        names = ("status", "reason", "error_reason", "service")
-        return cls(str(error), **{name: getattr(error, name) for name in names})
+        names = ("remedy", "status", "reason", "error_reason", "service")
+        return cls(error.what, **{name: getattr(error, name) for name in names})
 
 
 class EmulatorStopped(GoogleError):
@@ -133,14 +171,15 @@ class RetryableError(GoogleError):
 
     def __init__(
         self,
-        text: str,
+        what: str,
         *,
+        remedy: str = "",
         status: int = 0,
         reason: str = "",
         wait: float = 0.0,
         may_have_been_processed: bool = True,
     ) -> None:
-        super().__init__(text, status=status, reason=reason)
+        super().__init__(what, remedy=remedy, status=status, reason=reason)
         self.wait = wait
         self.may_have_been_processed = may_have_been_processed
 

@@ -12,7 +12,7 @@ from distlaunch.checks import source_location, trainer
 from distlaunch.checks.project import bundled_trainer, imports
 from distlaunch.checks.project.image_runtime import ImageRuntime
 from distlaunch.checks.project.requirements import ImageRequirements
-from distlaunch.errors import ProjectError
+from distlaunch.errors import Diagnostic, ProjectError
 from distlaunch.image.context import paths
 
 if TYPE_CHECKING:
@@ -47,9 +47,13 @@ def check_project(launch: LaunchRequest) -> tuple[tuple[Problem, ...], bool]:
     """
     bundled = trainer.find_trainer(launch)
     problems = source_location.locate(_problems(launch, bundled), launch)
-    errors = [f"{each.line} [{each.code}]" for each in problems if each.severity == "error"]
+    errors = [
+        Diagnostic(each.where, each.what, f"{each.remedy} [{each.code}]")
+        for each in problems
+        if each.severity == "error"
+    ]
     if errors:
-        raise ProjectError(errors)
+        raise ProjectError(problems=errors)
     return problems, bundled is not None or launch.job.is_script
 
 

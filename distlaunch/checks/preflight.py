@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.project.image_runtime import ImageRuntime
     from distlaunch.checks.trainer import Trainer
     from distlaunch.engines.vertex.client import Session
+    from distlaunch.errors import Diagnostic
     from distlaunch.image import ImagePlan
     from distlaunch.job.launch import LaunchRequest
     from distlaunch.job.machine_catalogue import Catalogue
@@ -157,12 +158,11 @@ def _message_problems(launch: LaunchRequest, request: JobRequest) -> Iterator[Pr
             vertex.collection(launch.job), launch.request("check", image="image")
         )
     except JobFileError as refusal:
-        for line in refusal.lines:
-            field, _, message = line.partition(": ")
-            if field.endswith(".acceleratorType"):
-                continue  # a warning of `machines`, as Google may have new ones
-            file = "distlaunch.yaml under vertex:" if launch.config is None else str(launch.config)
-            yield error("request-invalid", field, message, f"correct it in {file}")
+        file = "distlaunch.yaml under vertex:" if launch.config is None else str(launch.config)
+        for each in refusal.problems:
+            if not each.where.endswith(".acceleratorType"):  # of which `machines` warns
+                where = each.where or request.spec
+                yield error("request-invalid", where, each.what, f"correct it in {file}")
 
 
 def project_problems(
@@ -227,13 +227,12 @@ def check_image(launch: LaunchRequest, *, offline: bool = False) -> ImageCheck:
             plan = plan_image(job, launch.folder, push=push, timeout=_REGISTRY_TIMEOUT)
         except RegistryUnreachable as problem:
             push = False
-            base = job.image.base
-            where = "image.base" if base and base in str(problem) else "image.repository"
+            where = "image.base" if job.image.base and problem.is_of_base else "image.repository"
             remedy = "'distlaunch submit' needs it"
             problems.append(warning("registry-unreachable", where, str(problem), remedy))
             plan = plan_image(job, launch.folder, push=False)
     except ImageError as refusal:
-        problems += map(_refusal, refusal.lines)
+        problems += map(_refusal, refusal.problems)
         return ImageCheck(None, _files_of_recipe(launch), tuple(problems))
     if plan.inputs is None:
         return ImageCheck(plan, frozenset(), tuple(problems), registry_contacted=push)
@@ -241,23 +240,20 @@ def check_image(launch: LaunchRequest, *, offline: bool = False) -> ImageCheck:
     files = frozenset(file.path for file in context.files)
     problems += dockerfile.image_problems(job, plan.inputs)
     if large := context.report():
-        message, _, remedy = large.rpartition("; ")
-        problems.append(warning("context-large", "image.include", message, remedy))
+        problems.append(warning("context-large", "image.include", large.what, large.remedy))
     if pointers := context.lfs_pointers:
         what = f"is a pointer of Git LFS, without the content ({len(pointers)} such files)"
         problems.append(warning("lfs-pointer", pointers[0], what, "run 'git lfs pull'"))
     return ImageCheck(plan, files, tuple(problems), registry_contacted=push)
 
 
-def _refusal(line: str) -> Problem:
-    """Return the problem of an error's line, ``LOCATION: MESSAGE; REMEDY``."""
-    text, _, remedy = line.partition("; ")
-    location, colon, message = text.partition(": ")
-    if not colon or " " in location:
-        location, message = "image", text
+def _refusal(refusal: Diagnostic) -> Problem:
+    """Return the problem of an image that cannot be made."""
     missing = {"module": "module", "script": "script", "script_module": "module"}
-    code = f"{missing[location]}-missing" if location in missing else "image-refused"
-    return error(code, location, message, remedy or "fix it, or name an image with --image")
+    is_program = refusal.where in missing
+    code = f"{missing[refusal.where]}-missing" if is_program else "image-refused"
+    remedy = refusal.remedy or "fix it, or name an image with --image"
+    return error(code, refusal.where or "image", refusal.what, remedy)
 
 
 def _files_of_recipe(launch: LaunchRequest) -> frozenset[str] | None:

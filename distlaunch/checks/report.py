@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.checks.problem import error
@@ -63,7 +63,7 @@ class Report:
             "data": self.data.as_json() if self.data else None,
             "price": self.cost.as_json() if self.cost else None,
             "machines": [offer.as_json() for offer in self.offers],
-            "problems": [asdict(problem) for problem in self.problems],
+            "problems": [problem.as_json() for problem in self.problems],
             "ready": self.is_ready,
         }
 
@@ -81,15 +81,17 @@ class Report:
 
 def unreadable_as_json(refusal: DistlaunchError) -> dict[str, Any]:
     """Return the object of ``--json`` for a job whose files cannot be read."""
-    lines = (line.partition(": ") for line in refusal.lines)
     remedy = "write there what is expected"
-    problems = [error("job-file-invalid", where, what, remedy) for where, _, what in lines]
+    problems = [
+        error("job-file-invalid", each.where, each.what, each.remedy or remedy)
+        for each in refusal.problems
+    ]
     keys = ("job", "project", "region", "strategy", "timeout", "cluster", "image", "data", "price")
     return {
         **dict.fromkeys(keys),
         "pools": [],
         "machines": [],
-        "problems": [asdict(problem) for problem in problems],
+        "problems": [problem.as_json() for problem in problems],
         "ready": False,
     }
 

@@ -134,6 +134,6 @@ def _repository_problems(job: Job) -> Iterator[Problem]:
 
 def raise_if_incomplete(launch: LaunchRequest) -> None:
     """Raise JobFileError with every reason why a job cannot be launched at all."""
-    lines = [problem.line for problem in problems(launch) if problem.severity == "error"]
-    if lines:
-        raise JobFileError(lines)
+    errors = [problem for problem in problems(launch) if problem.severity == "error"]
+    if errors:
+        raise JobFileError(problems=errors)

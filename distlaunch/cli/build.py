@@ -46,7 +46,7 @@ def command(settings: Settings, /, *, no_push: bool, overrides: tuple[str, ...])
         console.log(problem.line, "warning")
     report = plan.context.report() if plan.context else None
     if report:
-        console.log(report, "warning")
+        console.log(report.line, "warning")
     view = ProgressView(console, ["image"])
     image = execute_plan(plan, view.handle, push=not no_push, progress=console.progress)
     console.result(image)

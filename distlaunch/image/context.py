@@ -12,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from distlaunch.errors import ContextError, DistlaunchError, os_reason
+from distlaunch.errors import ContextError, Diagnostic, DistlaunchError, os_reason
 from distlaunch.image import secrets
 from distlaunch.image.ignore import IgnoreRules
 
@@ -54,16 +54,15 @@ class Context:
         """Files and folders by path, a folder before what it has."""
         return sorted((*self.folders, *self.files), key=attrgetter("path"))
 
-    def report(self) -> str | None:
+    def report(self) -> Diagnostic | None:
         """Return the size of a large context and its largest files, None if it is not large."""
         if self.size < LARGE:
             return None
         largest = heapq.nlargest(_LARGEST, self.files, key=attrgetter("size"))
         names = ", ".join(f"{file.path} ({_megabytes(file.size)})" for file in largest)
-        return (
-            f"image context is {_megabytes(self.size)} in {len(self.files):,} files; largest: "
-            f"{names}; exclude what the program does not need in .dockerignore"
-        )
+        size = f"{_megabytes(self.size)} in {len(self.files):,} files"
+        remedy = "exclude what the program does not need in .dockerignore"
+        return Diagnostic("", f"image context is {size}; largest: {names}", remedy)
 
 
 def read_context(folder: Path, ignore: str) -> Context:
@@ -73,14 +72,14 @@ def read_context(folder: Path, ignore: str) -> Context:
     the Dockerfile are included unless it excludes them. Its comment
     ``# distlaunch: allow-secret PATH`` includes a file even if it contains a secret.
 
-    ContextError has a line for each file that cannot or must not go into an image: unreadable
+    ContextError has a problem for each file that cannot or must not go into an image: unreadable
     files, sockets and devices, symlinks that leave the folder, keys and other secrets.
     """
     reader = _FileReader(folder, secrets.allowed(ignore))
     for path, entry in _walk(folder, IgnoreRules(ignore), reader.refuse):
         reader.add(path, entry)
     if reader.problems:
-        raise ContextError(line for _, line in sorted(reader.problems))
+        raise ContextError(problems=[problem for _, problem in sorted(reader.problems.items())])
     files = tuple(sorted(reader.files, key=attrgetter("path")))
     folders = tuple(sorted(reader.folders.values(), key=attrgetter("path")))
     size = sum(map(attrgetter("size"), files))
@@ -90,12 +89,12 @@ def read_context(folder: Path, ignore: str) -> Context:
 
 def paths(folder: Path, ignore: str) -> list[str]:
     """Return the paths of the files that an ignore file does not exclude, readable or not."""
-    entries = _walk(folder, IgnoreRules(ignore), lambda _path, _reason: None)
+    entries = _walk(folder, IgnoreRules(ignore), lambda *_: None)
     return [path for path, entry in entries if not entry.is_dir(follow_symlinks=False)]
 
 
 def _walk(
-    folder: Path, rules: IgnoreRules, refuse: Callable[[str, str], None]
+    folder: Path, rules: IgnoreRules, refuse: Callable[[str, str, str], None]
 ) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """Yield what is included; an ignored folder is entered only if a pattern requires it."""
     folders = [("", rules.root)]
@@ -105,8 +104,9 @@ def _walk(
             entries = list(os.scandir(folder / above))
         except OSError as problem:
             if not above:
-                raise DistlaunchError(f"{folder}: {_reason(problem)}") from None
-            refuse(above.removesuffix("/"), _reason(problem))
+                what, remedy = _unreadable(problem)
+                raise DistlaunchError(what, where=str(folder), remedy=remedy) from None
+            refuse(above.removesuffix("/"), *_unreadable(problem))
             continue
         for entry in entries:
             path = above + entry.name
@@ -125,22 +125,22 @@ class _FileReader:
         self.files: list[ContextFile] = []
         self.folders: dict[str, ContextFile] = {}
         self.lfs_pointers: list[str] = []
-        self.problems: list[tuple[str, str]] = []
+        self.problems: dict[str, Diagnostic] = {}
         self._allowed_secrets = allowed_secrets
         self._root = os.path.realpath(folder)
 
-    def refuse(self, path: str, reason: str) -> None:
-        """Record the reason why a file cannot go into the image."""
+    def refuse(self, path: str, what: str, remedy: str) -> None:
+        """Record why a file cannot go into the image."""
         shown = path.encode("utf-8", "backslashreplace").decode()
         shown = shown if shown.isprintable() else repr(shown)
-        self.problems.append((path, f"{shown}: {reason}"))
+        self.problems[path] = Diagnostic(shown, what, remedy)
 
     def add(self, path: str, entry: os.DirEntry[str]) -> None:
         """Read a file, or record why it cannot go into the image."""
         try:
             status = entry.stat(follow_symlinks=False)
             if not _is_utf8(path):
-                self.refuse(path, "its name is not UTF-8; rename it")
+                self.refuse(path, "its name is not UTF-8", "rename it")
             elif stat.S_ISREG(status.st_mode):
                 self._add_file(path, status)
             elif stat.S_ISDIR(status.st_mode):
@@ -148,9 +148,9 @@ class _FileReader:
             elif stat.S_ISLNK(status.st_mode):
                 self._add_symlink(path)
             else:
-                self.refuse(path, f"is a pipe, a socket or a device; {_EXCLUDE}")
+                self.refuse(path, "is a pipe, a socket or a device", _EXCLUDE)
         except OSError as problem:
-            self.refuse(path, _reason(problem))
+            self.refuse(path, *_unreadable(problem))
 
     def _add_file(self, path: str, status: os.stat_result) -> None:
         is_allowed = path in self._allowed_secrets
@@ -159,7 +159,7 @@ class _FileReader:
             digest, secret, is_pointer = _hash(Path(self._root, path), status.st_size)
             self.lfs_pointers += [path] * is_pointer
         if secret and not is_allowed:
-            self.refuse(path, f"contains {secret}; {secrets.remedy(secret)}")
+            self.refuse(path, f"contains {secret}", secrets.remedy(secret))
         else:
             self.files.append(ContextFile(path, _mode(status), status.st_size, digest))
 
@@ -167,12 +167,12 @@ class _FileReader:
         link = Path(self._root, path)
         target = os.readlink(link)  # noqa: PTH115 - Path would normalise it
         if not _is_utf8(target):
-            self.refuse(path, "its target is not UTF-8; rename it")
+            self.refuse(path, "its target is not UTF-8", "rename it")
         elif Path(target).is_absolute() or not self._is_inside(link):
             self.refuse(
                 path,
-                f"is a symlink to {target!r}, outside the folder; replace it by the file itself, "
-                f"or {_EXCLUDE}",
+                f"is a symlink to {target!r}, outside the folder",
+                f"replace it by the file itself, or {_EXCLUDE}",
             )
         else:
             digest = hashlib.sha256(os.fsencode(target)).hexdigest()
@@ -219,11 +219,12 @@ def _is_utf8(name: str) -> bool:
     return True
 
 
-def _reason(problem: OSError) -> str:
-    reason = os_reason(problem)
+def _unreadable(problem: OSError) -> tuple[str, str]:
+    """Return what is wrong with a file that cannot be read, and the remedy."""
+    what = f"cannot be read ({os_reason(problem)})"
     if problem.errno in (errno.EACCES, errno.EPERM):
-        return f"cannot be read ({reason}); make it readable, or {_EXCLUDE}"
-    return f"cannot be read ({reason}); {_EXCLUDE} if the program does not need it"
+        return what, f"make it readable, or {_EXCLUDE}"
+    return what, f"{_EXCLUDE} if the program does not need it"
 
 
 def _megabytes(size: int) -> str:

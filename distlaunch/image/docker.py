@@ -315,13 +315,13 @@ def _transfer_error(
     """Return the error and the remedy for what Docker reports of a registry."""
     lower, quoted = message.lower(), f" ({_one_line(message)})"
     if is_google(reference.host) and any(word in lower for word in _RATE):
-        return ImageError(errors.quota_exceeded(reference, quoted))
+        return ImageError(problems=[errors.quota_exceeded(reference, quoted)])
     if any(word in lower for word in _DENIED) or errors.has_remedy(reference, message):
-        reason = _one_line(message)
-        return ImageError(errors.denied(reference, login, reason, pushing=action == "push"))
+        is_push, reason = action == "push", _one_line(message)
+        return ImageError(problems=[errors.denied(reference, login, reason, pushing=is_push)])
     is_unknown = "name unknown" in lower or ("repository" in lower and "not found" in lower)
     if action == "push" and is_unknown:
-        return ImageError(errors.no_repository(reference, quoted))
+        return ImageError(problems=[errors.no_repository(reference, quoted)])
     remedy = next(text for parts, text in _REMEDIES.items() if any(part in lower for part in parts))
     return ImageError(
         f"Docker cannot {action} {reference}{quoted}; {remedy.format(host=reference.host)}"

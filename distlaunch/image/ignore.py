@@ -51,8 +51,9 @@ class IgnoreRules:
                 self._patterns.append(_parse(pattern))
             except (re.error, ValueError) as problem:
                 raise ImageError(
-                    f".dockerignore:{number}: invalid pattern {pattern!r} ({problem}); "
-                    "correct it or remove the line"
+                    f"invalid pattern {pattern!r} ({problem})",
+                    where=f".dockerignore:{number}",
+                    remedy="correct it or remove the line",
                 ) from None
         self.root: Matches = (False,) * len(self._patterns)
 

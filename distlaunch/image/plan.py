@@ -155,8 +155,14 @@ def plan_image(
     repository = Reference.parse(image.repository)
 
     def pin(dockerfile: Dockerfile) -> Dockerfile:
+        from distlaunch.image.registry import RegistryUnreachable
+
         names = " and ".join(dockerfile.bases)
-        bases = _within(timeout, names, lambda: _look_up_bases(dockerfile.bases))
+        try:
+            bases = _within(timeout, names, lambda: _look_up_bases(dockerfile.bases))
+        except RegistryUnreachable as problem:
+            problem.is_of_base = True
+            raise
         return pin_bases(dockerfile, bases)
 
     inputs = _read_inputs(job, folder, pin)
@@ -185,7 +191,8 @@ def _read_inputs(
     names = [stage.name for stage in dockerfile.stages if stage.name]
     if target and (not names or dockerfile.stages[-1].name != target.lower()):
         remedy = f"it has {', '.join(names)}" if names else "name one with FROM IMAGE AS NAME"
-        raise ImageError(f"image.target: the Dockerfile has no stage {target!r}; {remedy}")
+        what = f"the Dockerfile has no stage {target!r}"
+        raise ImageError(what, where="image.target", remedy=remedy)
     reading = BackgroundTask(lambda: read_context(folder, recipe.ignore))
     dockerfile = pin(dockerfile)
     named = str(recipe.own_dockerfile or "Dockerfile"), str(recipe.own_ignore or ".dockerignore")
@@ -247,8 +254,8 @@ def _look_up_bases(bases: Iterable[str]) -> Mapping[str, str]:
         digest = reference.digest or _look_up_digests(reference)[0]
         if digest is None:
             raise ImageError(
-                f"base image {base} does not exist; check image.base in distlaunch.yaml, "
-                "or FROM in the Dockerfile"
+                f"base image {base} does not exist",
+                remedy="check image.base in distlaunch.yaml, or FROM in the Dockerfile",
             )
         pinned[base] = str(reference.with_digest(digest))
     return pinned

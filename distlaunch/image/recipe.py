@@ -198,7 +198,8 @@ def _allowed_secrets(job: Job, folder: Path) -> str:
     paths = [_inner(folder, path, "allow_secrets") for path in job.image.allow_secrets]
     for path in paths:
         if not (folder / path).is_file():
-            raise ImageError(f"image.allow_secrets: {path}: is a folder; name each file")
+            what, where = f"{path}: is a folder", "image.allow_secrets"
+            raise ImageError(what, where=where, remedy="name each file")
     return "".join(f"# {secrets.ALLOW} {path}\n!{_pattern(path)}\n" for path in paths)
 
 
@@ -228,8 +229,10 @@ def _package(job: Job, folder: Path, requirements: Requirements | None) -> list[
         return []
     key = "script_module" if job.script_module else "module"
     raise ImageError(
-        f"{key}: {module}: neither the folder {name} nor {name}.py is in {folder}; name the "
-        "program's module, or set env: {PYTHONPATH: FOLDER} to the folder that it is in"
+        f"{module}: neither the folder {name} nor {name}.py is in {folder}",
+        where=key,
+        remedy="name the program's module, or set env: {PYTHONPATH: FOLDER} to the folder that it "
+        "is in",
     )
 
 
@@ -238,7 +241,7 @@ def _inner(folder: Path, path: str, key: str) -> str:
     where = key if key == "script" else f"image.{key}"
     clean = posixpath.normpath(path)
     if not (folder / clean).exists():
-        raise ImageError(f"{where}: {path}: no such file or folder in {folder}")
+        raise ImageError(f"{path}: no such file or folder in {folder}", where=where)
     return clean
 
 
@@ -248,9 +251,8 @@ def _pattern(path: str) -> str:
     if path == ".":
         return "**"
     if not path.isprintable():
-        raise ImageError(
-            f"{path!r}: its name has a character that no .dockerignore can hold; rename it"
-        )
+        what = "its name has a character that no .dockerignore can hold"
+        raise ImageError(what, where=repr(path), remedy="rename it")
     return pattern_for(path)
 
 
@@ -266,7 +268,7 @@ def _own_dockerfile(job: Job, folder: Path) -> Path | None:
     if job.image.dockerfile:
         path = Path(posixpath.normpath(job.image.dockerfile))
         if not (folder / path).is_file():
-            raise ImageError(f"image.dockerfile: {path}: no such file in {folder}")
+            raise ImageError(f"{path}: no such file in {folder}", where="image.dockerfile")
         return path
     return _own(folder, Path("Dockerfile"))
 
@@ -296,10 +298,10 @@ def render_template(name: str, folder: Path | None, **values: Any) -> str:
     except Exception as problem:  # a template may raise whatever Python does
         if folder is None or not _has_template(folder, name):
             if isinstance(problem, CannotBeQuoted):
-                raise ImageError(f"{name}: {problem}") from None
+                raise ImageError(str(problem), where=name) from None
             raise
         reason = " ".join(str(problem).split())
-        raise ImageError(f"{_location(problem, folder, f'{name}.j2')}: {reason}") from None
+        raise ImageError(reason, where=_location(problem, folder, f"{name}.j2")) from None
 
 
 def _has_template(folder: Path, name: str) -> bool:

@@ -51,8 +51,8 @@ class Reference:
             problem = "a tag is up to 128 letters, digits and '_', '.', '-'"
         if problem:
             raise ImageError(
-                f"{text!r} is not an image reference: {problem}; "
-                "expected HOST/PATH, HOST/PATH:TAG or HOST/PATH@sha256:…"
+                f"{text!r} is not an image reference: {problem}",
+                remedy="expected HOST/PATH, HOST/PATH:TAG or HOST/PATH@sha256:…",
             )
         return cls(name, tag, digest if at else None)
 

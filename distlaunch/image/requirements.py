@@ -143,8 +143,9 @@ def read_requirements(folder: Path, name: str, *, gpu: bool | None) -> Requireme
     name = posixpath.normpath(name)
     if export := EXPORTS.get(posixpath.basename(name)):
         raise ImageError(
-            f"image.requirements: {name} is not a requirements file of pip; run '{export}', and "
-            f"set image.requirements: {DEFAULT_REQUIREMENTS}"
+            f"{name} is not a requirements file of pip",
+            where="image.requirements",
+            remedy=f"run '{export}', and set image.requirements: {DEFAULT_REQUIREMENTS}",
         )
     files: dict[str, str] = {}
     originals: dict[str, str] = {}
@@ -224,13 +225,14 @@ def read_text(folder: Path, path: Path | str) -> str:
     try:
         return read_regular(folder / path).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ImageError(f"{path}: not UTF-8 text; save it as UTF-8 or name another file") from None
+        remedy = "save it as UTF-8 or name another file"
+        raise ImageError("not UTF-8 text", where=str(path), remedy=remedy) from None
     except ValueError as problem:
-        raise ImageError(f"{path}: cannot be read ({problem}); name another file") from None
+        what = f"cannot be read ({problem})"
+        raise ImageError(what, where=str(path), remedy="name another file") from None
     except OSError as problem:
-        raise ImageError(
-            f"{path}: cannot be read ({os_reason(problem)}); fix it, or name another file"
-        ) from None
+        what, remedy = f"cannot be read ({os_reason(problem)})", "fix it, or name another file"
+        raise ImageError(what, where=str(path), remedy=remedy) from None
 
 
 def _includes(path: str, text: str) -> Iterator[tuple[str, str]]:
@@ -240,15 +242,14 @@ def _includes(path: str, text: str) -> Iterator[tuple[str, str]]:
         match = _INCLUDE.fullmatch(line)
         if match and not _URL.match(match[2]):
             included = posixpath.join(posixpath.dirname(path), match[2])
-            yield match[1], _inside(included, f"{location}: {match[2]}")
+            yield match[1], _inside(included, match[2], location)
 
 
-def _inside(path: str, location: str) -> str:
+def _inside(path: str, written: str, location: str) -> str:
     path = posixpath.normpath(path)
     if path.startswith(("/", "../")) or path in ("..", "."):
-        raise ImageError(
-            f"{location}: expected a file in the project's folder, e.g. requirements.txt"
-        )
+        what = f"{written}: expected a file in the project's folder, e.g. requirements.txt"
+        raise ImageError(what, where=location)
     return path
 
 

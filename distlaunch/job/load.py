@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.errors import JobFileError
+from distlaunch.errors import Diagnostic, JobFileError
 from distlaunch.job import reduction_server
 from distlaunch.job.model import Job, project_name
 from distlaunch.job.overrides import OverriddenDocument, Override, job_data
@@ -85,7 +85,7 @@ def load_job(
 
 def load_job_file(path: Path, overrides: Sequence[Override] = ()) -> Job:
     """Read distlaunch.yaml; all its problems are one JobFileError."""
-    document = read_document(path, remedy="; 'distlaunch init' creates one")
+    document = read_document(path, remedy="'distlaunch init' creates one")
     overridden = OverriddenDocument(document, document.data, overrides)
     job = _to_job(path, overridden)
     _check_reduction_server(job, path, overridden)
@@ -101,7 +101,7 @@ def _load_with_config(
     replace_retired: bool,
 ) -> LoadedJob:
     """Read Google's file and the project's, and report the problems of both."""
-    problems: list[str] = []
+    problems: list[Diagnostic] = []
     base, translate = None, None
     try:
         base = _load_without_cluster(path, overrides)
@@ -112,7 +112,7 @@ def _load_with_config(
     except JobFileError as error:
         problems += error.problems
     if base is None or translate is None:
-        raise JobFileError(problems)
+        raise JobFileError(problems=problems)
     # A timeout that was chosen for another program would end this one early.
     without_timeout = replace(base, scheduling=replace(base.scheduling, timeout=None))
     job, more_notes = translate(without_timeout)
@@ -149,7 +149,7 @@ def _read_config(
     file's variables.
     """
     given = {_IMAGE_URI: image} if image else {}
-    remedy = "; correct --config: it is relative to the current folder"
+    remedy = "correct --config: it is relative to the current folder"
     document = read_document(path, {**os.environ, **given}, remedy=remedy)
     notes = list(_variable_notes(path, document, given))
     from distlaunch.job import ai_platform
@@ -242,10 +242,11 @@ def _keep_programs(cluster: Cluster, before: Cluster) -> Cluster:
 def _check_reduction_server(job: Job, path: Path, document: SourceMap) -> None:
     """Check distlaunch.yaml's ``reduction_server`` against the cluster, of whichever file."""
     is_set = document.data.get(reduction_server.KEY) is not None
-    message = reduction_server.problem(job) if job.reduction_server and is_set else None
-    if message:
-        key = tuple(message.partition(":")[0].split("."))
-        raise job_file_error(path, [YamlProblem(document.location(key, of_key=True), message)])
+    problem = reduction_server.problem(job) if job.reduction_server and is_set else None
+    if problem:
+        location = document.location(tuple(problem.where.split(".")), of_key=True)
+        reason = Diagnostic("", problem.what, problem.remedy).line
+        raise job_file_error(path, [YamlProblem(location, reason, problem.where)])
 
 
 def _to_job(path: Path, document: SourceMap, full_job: Job | None = None) -> Job:
@@ -260,8 +261,8 @@ def _to_job(path: Path, document: SourceMap, full_job: Job | None = None) -> Job
     if len(programs) > 1:
         key = programs[0]
         got = "both" if len(programs) == 2 else "all"
-        message = f"{key}: expected one of module, script and script_module, got {got}; remove one"
-        problems.append(YamlProblem(document.location((key,), of_key=True), message))
+        message = f"expected one of module, script and script_module, got {got}; remove one"
+        problems.append(YamlProblem(document.location((key,), of_key=True), message, key))
     if isinstance(document.data.get("vertex"), dict) and document.data["vertex"]:
         from distlaunch.job.vertex.to_job import merge_passthrough
 

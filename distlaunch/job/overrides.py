@@ -86,7 +86,7 @@ def _parse_value(name: str, text: str) -> Any:
     except YamlProblem as problem:
         raise UsageError(f"--set {name}: {problem.message}") from None
     if document.problems:
-        raise UsageError(f"--set {name}: {document.problems[0].message}")
+        raise UsageError(f"--set {name}: {document.problems[0].text}")
     if document.data.keys() != {"value"}:
         raise UsageError(f"--set {name}: expected one value, got more than one line")
     return document.data["value"]

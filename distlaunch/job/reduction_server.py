@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from distlaunch.errors import DistlaunchError
+from distlaunch.errors import Diagnostic, DistlaunchError
 
 if TYPE_CHECKING:
     from distlaunch.job.model import Cluster, Job, Machine, Pool
@@ -55,19 +55,20 @@ def replica_count(job: Job) -> int:
     return math.ceil(total / _MACHINE_GBPS)
 
 
-def problem(job: Job) -> str | None:
-    """Return why the job cannot have a Reduction Server (``KEY: REASON``), None if it can."""
+def problem(job: Job) -> Diagnostic | None:
+    """Return why the job cannot have a Reduction Server, at a key of the job file, if any."""
     servers = job.cluster.parameter_servers
     if servers and servers.count:
-        return f"{KEY}: cannot be combined with parameter servers: both are worker pool {POOL}"
+        what = f"cannot be combined with parameter servers: both are worker pool {POOL}"
+        return Diagnostic(KEY, what)
     for name, pool in _training(job.cluster).items():
         if not (pool.machine.accelerator or "").startswith("NVIDIA"):
             reason = f"needs NVIDIA accelerators on the chief and the workers; cluster.{name} has"
-            return f"{KEY}: {reason} {pool.machine.accelerator or 'none'}"
+            return Diagnostic(KEY, f"{reason} {pool.machine.accelerator or 'none'}")
     try:
         replica_count(job)
     except DistlaunchError as unknown:
-        return str(unknown)
+        return unknown.problems[0]
     return None
 
 
@@ -85,7 +86,9 @@ def _egress_gbps(machine: Machine) -> int:
     if gbps is None:
         count = f" with {machine.accelerator_count} {machine.accelerator}"
         raise DistlaunchError(
-            f"{KEY}.replicas: no egress limit is documented for {machine.type}"
-            f"{count if machine.accelerator else ''}; write {KEY}.replicas: N"
+            f"no egress limit is documented for {machine.type}"
+            f"{count if machine.accelerator else ''}",
+            where=f"{KEY}.replicas",
+            remedy=f"write {KEY}.replicas: N",
         )
     return gbps

@@ -74,7 +74,7 @@ def _problem(
     name = ".".join(str(step) for step in path)
     message = _message(root, path, detail, with_hint=with_hint)
     at_key = of_key or detail["type"] in ("extra_forbidden", "missing")
-    return YamlProblem(document.location(path, of_key=at_key), f"{name}: {message}")
+    return YamlProblem(document.location(path, of_key=at_key), message, name)
 
 
 def _message(

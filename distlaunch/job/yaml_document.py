@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import yaml
 
-from distlaunch.errors import DistlaunchError, JobFileError, os_reason
+from distlaunch.errors import Diagnostic, DistlaunchError, JobFileError, os_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -51,12 +51,18 @@ class Location:
 
 
 class YamlProblem(Exception):
-    """Text that is not YAML, or YAML that a job file cannot contain."""
+    """Text that is not YAML, or YAML that a job file cannot contain; `key` is that of the value."""
 
-    def __init__(self, location: Location, message: str) -> None:
+    def __init__(self, location: Location, message: str, key: str = "") -> None:
         super().__init__(message)
         self.location = location
         self.message = message
+        self.key = key
+
+    @property
+    def text(self) -> str:
+        """The message after the key."""
+        return f"{self.key}: {self.message}" if self.key else self.message
 
 
 class SourceMap(Protocol):
@@ -69,30 +75,29 @@ class SourceMap(Protocol):
 
 
 def read_text(path: FilePath, *, remedy: str = "") -> str:
-    """Read a file of UTF-8 text; `remedy` is appended to the message if there is none."""
+    """Read a file of UTF-8 text; `remedy` is that of the error if there is none."""
+    where = display_path(path)
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise DistlaunchError(f"{display_path(path)}: not a file; expected text in YAML")
+            raise DistlaunchError("not a file", where=where, remedy="expected text in YAML")
         if status.st_size > _LARGEST_FILE:
-            raise DistlaunchError(
-                f"{display_path(path)}: too large: {status.st_size:,} bytes, expected at most "
-                f"{_LARGEST_FILE:,}"
-            )
+            what = f"too large: {status.st_size:,} bytes, expected at most {_LARGEST_FILE:,}"
+            raise DistlaunchError(what, where=where)
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         if path.is_symlink():
             raise DistlaunchError(
-                f"{display_path(path)}: broken symlink; fix or remove it"
+                "broken symlink", where=where, remedy="fix or remove it"
             ) from None
-        raise DistlaunchError(f"{display_path(path)}: no such file{remedy}") from None
+        raise DistlaunchError("no such file", where=where, remedy=remedy) from None
     except UnicodeDecodeError as error:
         before = error.object[: error.start]
         column = len(before) - (before.rfind(b"\n") + 1) + 1
         location = Location(before.count(b"\n") + 1, column)
         raise job_file_error(path, [YamlProblem(location, "not UTF-8 text")]) from None
     except OSError as error:
-        raise DistlaunchError(f"{display_path(path)}: {os_reason(error)}") from None
+        raise DistlaunchError(os_reason(error), where=where) from None
 
 
 def read_document(
@@ -108,19 +113,17 @@ def read_document(
 def job_file_error(path: FilePath, problems: Iterable[YamlProblem]) -> JobFileError:
     """Return the error with a file's first problems, ordered by location."""
     in_order = sorted(problems, key=lambda each: (each.location.line, each.location.column))
-    lines = [_problem_line(path, problem) for problem in in_order[:_MOST_PROBLEMS]]
-    if len(in_order) > _MOST_PROBLEMS:
-        lines.append(f"{display_path(path)}: and {len(in_order) - _MOST_PROBLEMS:,} more problems")
-    return JobFileError(lines)
+    shown = [_diagnostic(path, problem) for problem in in_order[:_MOST_PROBLEMS]]
+    if more := len(in_order) - len(shown):
+        shown.append(Diagnostic(display_path(path), f"and {more:,} more problems"))
+    return JobFileError(problems=shown)
 
 
-def _problem_line(path: FilePath, problem: YamlProblem) -> str:
+def _diagnostic(path: FilePath, problem: YamlProblem) -> Diagnostic:
     location = problem.location
-    if not location.option:
-        return f"{display_path(path)}:{location.line}:{location.column}: {problem.message}"
-    # The option names the field already.
-    field = location.option.removeprefix("--set ")
-    return f"{location.option}: {problem.message.removeprefix(f'{field}: ')}"
+    where = location.option or f"{display_path(path)}:{location.line}:{location.column}"
+    is_named = location.option == f"--set {problem.key}"
+    return Diagnostic(where, problem.message if is_named else problem.text)
 
 
 def deep_merge(
@@ -266,12 +269,12 @@ class Document:
                 self._add_problem(value, "<<: expected an alias of a section, such as *name")
             elif key.value in lines:
                 message = f"duplicate key (first defined on line {lines[key.value]})"
-                self._add_problem(key, f"{key.value}: {message}")
+                self._add_problem(key, message, key.value)
             else:
                 lines[key.value] = key.start_mark.line + 1
 
-    def _add_problem(self, node: yaml.Node, message: str) -> None:
-        self.problems.append(YamlProblem(_location(node.start_mark), message))
+    def _add_problem(self, node: yaml.Node, message: str, key: str = "") -> None:
+        self.problems.append(YamlProblem(_location(node.start_mark), message, key))
 
 
 def _json_as_yaml(text: str) -> str:

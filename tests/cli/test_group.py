@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from distlaunch import __version__
 from distlaunch.cli import COMMANDS, distlaunch, main
-from distlaunch.errors import DistlaunchError, JobFileError, UsageError
+from distlaunch.errors import Diagnostic, DistlaunchError, JobFileError, UsageError
 from distlaunch.submit.records import Records
 
 from .cloud import new_record
@@ -122,7 +122,7 @@ def test_wrong_usage_is_one_line_and_2(run, words, line):
         (DistlaunchError("no way"), 1, "distlaunch: error: no way\n"),
         (UsageError("not so"), 2, "distlaunch: error: not so\n"),
         (
-            JobFileError(["a:1:1: x", "a:2:1: y"]),
+            JobFileError(problems=[Diagnostic("a:1:1", "x"), Diagnostic("a:2:1", "y")]),
             1,
             "distlaunch: error: a:1:1: x\ndistlaunch: error: a:2:1: y\n",
         ),

@@ -190,7 +190,7 @@ def test_the_largest_files_of_a_large_context_are_reported(tmp_path):
     for number in range(8):
         with (tmp_path / f"data-{number}").open("wb") as file:
             file.truncate(number * 4_000_000)
-    assert read_context(tmp_path, "").report() == (
+    assert read_context(tmp_path, "").report().line == (
         "image context is 112.0 MB in 8 files; largest: data-7 (28.0 MB), data-6 (24.0 MB), "
         "data-5 (20.0 MB), data-4 (16.0 MB), data-3 (12.0 MB); exclude what the program does not "
         "need in .dockerignore"

@@ -66,7 +66,7 @@ def read(folder, text: str) -> Job:
 def problems(folder, text: str) -> list[str]:
     with pytest.raises(JobFileError) as error:
         read(folder, text)
-    return [line.removeprefix(f"{folder}/distlaunch.yaml:") for line in error.value.problems]
+    return [line.removeprefix(f"{folder}/distlaunch.yaml:") for line in error.value.lines]
 
 
 def test_everything_is_read(tmp_path):

@@ -119,7 +119,8 @@ def _run(checks: list[Check], session: Session, deadline: float) -> list[Problem
         try:
             return task.result(max(0.0, deadline - session.clock()))
         except TimeoutError:
-            return [not_checked(location, f"no response within {TIMEOUT:.0f} s")]
+            silent = DistlaunchError(f"no response within {TIMEOUT:.0f} s")
+            return [not_checked(location, silent)]
 
     tasks = [
         (location, BackgroundTask(partial(_collect, location, run))) for location, run in checks
@@ -135,7 +136,8 @@ def _collect(location: str, run: Callable[[], Iterable[Problem]]) -> list[Proble
     except DistlaunchError as error:
         problems.append(not_checked(location, error))
     except _UNEXPECTED_JSON as error:
-        problems.append(not_checked(location, f"unexpected response ({error})"))
+        unexpected = DistlaunchError(f"unexpected response ({error})")
+        problems.append(not_checked(location, unexpected))
     return problems
 
 
@@ -158,4 +160,4 @@ def _grouped(problems: list[Problem]) -> list[Problem]:
 def _joined(group: list[Problem]) -> Problem:
     locations = ", ".join(dict.fromkeys(problem.where for problem in group))
     first = group[0]
-    return Problem(first.code, first.severity, locations, first.what, first.remedy)
+    return Problem(locations, first.what, first.remedy, first.code, first.severity)

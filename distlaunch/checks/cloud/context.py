@@ -10,7 +10,7 @@ from urllib.parse import quote
 from distlaunch.checks.problem import Problem, warning
 from distlaunch.engines.vertex import auth
 from distlaunch.engines.vertex.api_errors import ROLE_CODES
-from distlaunch.errors import GoogleError
+from distlaunch.errors import Diagnostic, GoogleError
 from distlaunch.refusals import CURRENT_ACCOUNT, DISABLED, NO_PROJECT, grant
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 TIMEOUT = (3.0, 4.0)  # seconds: to connect, and between two bytes of the response
 CONSOLE = "https://console.cloud.google.com"
 
+_TRY_AGAIN = "try again later; the job may succeed"
 _RETRY_DEADLINE = 2.0  # seconds, for calls that fail fast
 
 
@@ -84,28 +85,19 @@ def is_denied(error: GoogleError) -> bool:
     return error.status == HTTPStatus.FORBIDDEN and is_known
 
 
-def not_checked(location: str, reason: DistlaunchError | str, *, grant: str = "") -> Problem:
-    """Return the warning for a check that failed.
-
-    The last part of `reason` after a semicolon is the remedy, or `grant` if a role is missing.
-    """
-    text, remedy = _split_remedy(reason)
-    disabled_api = ""
+def not_checked(location: str, reason: DistlaunchError, *, grant: str = "") -> Problem:
+    """Return the warning for a check that failed; `grant` is the remedy if a role is missing."""
+    remedy, disabled_api = reason.remedy or _TRY_AGAIN, ""
     if isinstance(reason, GoogleError):
         if reason.status == HTTPStatus.UNAUTHORIZED:
             return no_credentials(reason)
         remedy = grant if grant and is_denied(reason) else remedy
         disabled_api = reason.service if reason.error_reason == DISABLED else ""
-    message = f"not checked: {text}"
-    return NotChecked("unanswered", "warning", location, message, remedy, disabled_api)
+    what = f"not checked: {Diagnostic(reason.where, reason.what).line}"
+    return NotChecked(location, what, remedy, "unanswered", "warning", disabled_api)
 
 
 def no_credentials(reason: GoogleError) -> Problem:
     """Return the warning that all cloud checks were skipped."""
-    text, remedy = _split_remedy(reason)
-    return warning("no-credentials", "google cloud", f"cloud checks skipped: {text}", remedy)
-
-
-def _split_remedy(reason: DistlaunchError | str) -> tuple[str, str]:
-    text, _, remedy = str(reason).rpartition("; ")
-    return (text, remedy) if text else (remedy, "try again later; the job may succeed")
+    what = f"cloud checks skipped: {reason.what}"
+    return warning("no-credentials", "google cloud", what, reason.remedy or _TRY_AGAIN)

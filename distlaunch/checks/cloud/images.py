@@ -52,7 +52,7 @@ def image_problems(context: CloudContext, image: Reference) -> Iterator[Problem]
         if getattr(problem, "status", 0) in (404, 412):  # of a registry: no such image, or no more
             yield _image_error("image-missing", image, problem)
         else:
-            yield not_checked(str(image), str(problem))
+            yield not_checked(str(image), problem)
 
 
 def _runs_on_amd64(context: CloudContext, image: Reference) -> bool:
@@ -73,5 +73,4 @@ def _parse(text: str | None) -> Reference | None:
 
 
 def _image_error(code: str, image: Reference, problem: ImageError) -> Problem:
-    message, _, remedy = str(problem).rpartition("; ")
-    return error(code, str(image), message, remedy)
+    return error(code, str(image), problem.what, problem.remedy)

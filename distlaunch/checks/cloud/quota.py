@@ -20,7 +20,7 @@ from distlaunch.background import BackgroundTask
 from distlaunch.checks.cloud.context import CONSOLE, not_checked
 from distlaunch.checks.problem import error
 from distlaunch.engines.vertex.jobs import Jobs
-from distlaunch.errors import GoogleError
+from distlaunch.errors import DistlaunchError, GoogleError
 from distlaunch.job import vertex
 from distlaunch.job.machine_catalogue import chips, offered_as
 from distlaunch.job.vertex.view import pools_of
@@ -100,7 +100,8 @@ def _problems(
             return
         allowed, reason = None, "Google has no quota of this name"
     if allowed is None:
-        yield not_checked(location, f"{reason}, and the job needs {needed} in {region}; see {link}")
+        unknown = f"{reason}, and the job needs {needed} in {region}"
+        yield not_checked(location, DistlaunchError(unknown, remedy=f"see {link}"))
         return
     if allowed == _UNLIMITED:
         return

@@ -11,7 +11,7 @@ import posixpath
 import re
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
     from pathlib import Path
 
-    from distlaunch.checks.problem import Problem
+    from distlaunch.checks.problem import Problem, Severity
     from distlaunch.checks.project.image_runtime import ImageRuntime
     from distlaunch.checks.project.requirements import ImageRequirements
     from distlaunch.checks.trainer import Trainer
@@ -212,15 +212,6 @@ def _handles_import_errors(statement: ast.Try) -> bool:
     return None in types or not set(words).isdisjoint(_IMPORT_ERRORS)
 
 
-class _Finding(NamedTuple):
-    """A problem of an import before its severity is known."""
-
-    what: str
-    remedy: str
-    code: str = "import-missing"
-    is_sure: bool = True
-
-
 def started_modules(job: Job, folder: Path, bundled: Trainer | None) -> tuple[str, ...]:
     """Return the modules that a job's program always imports."""
     start = script_module(job.script) if job.script else job.script_module or job.module
@@ -257,8 +248,8 @@ def module_problems(project: ProjectCode, module: str, key: str) -> Iterator[Pro
         if is_unknown and (listed.provide([module]) or any(each.url for each in listed.installed)):
             return
         remedy = near or "name the module that 'python -m' is to run, e.g. trainer.task"
-        finding = left_out or _Finding(f"no module {module}", remedy, "module-missing")
-        yield error(finding.code, key, finding.what, finding.remedy)
+        missing = left_out or error("module-missing", "", f"no module {module}", remedy)
+        yield replace(missing, where=key)
     elif project.is_package(module) and f"{module}.__main__" not in project.modules:
         names = project.names_in(module)
         name = "task" if "task" in names else min(names, default="task")
@@ -313,15 +304,16 @@ def import_problems(project: ProjectCode) -> Iterator[Problem]:
         if finding and finding.what not in reported:
             reported.add(finding.what)
             is_start = f"{name}.{each.name}" in project.starts
-            is_sure = finding.is_sure and (is_required or is_start)
-            make = error if is_sure and not project.changes_path else warning
-            yield make(finding.code, f"{file}:{each.line}", finding.what, finding.remedy)
+            is_sure = finding.severity == "error" and (is_required or is_start)
+            severity: Severity = "error" if is_sure and not project.changes_path else "warning"
+            yield replace(finding, where=f"{file}:{each.line}", severity=severity)
 
 
-def _finding(project: ProjectCode, file: str, name: str | None, each: Import) -> _Finding | None:
+def _finding(project: ProjectCode, file: str, name: str | None, each: Import) -> Problem | None:
+    """Return the problem of an import, without its location."""
     if name is None:
         module = "." * each.level + each.module
-        return _Finding(
+        return _missing(
             f"relative import of {module!r} leads out of the package",
             "import from the project's folder, e.g. from trainer.data",
         )
@@ -342,29 +334,29 @@ def _finding(project: ProjectCode, file: str, name: str | None, each: Import) ->
     package, _, last = missing.rpartition(".")
     near = did_you_mean(last, project.names_in(package)).removeprefix("; ")
     remedy = near or "add the file, or fix the import"
-    return _left_out(project, missing) or _Finding(f"no module {missing}", remedy)
+    return _left_out(project, missing) or _missing(f"no module {missing}", remedy)
 
 
-def _third_party(project: ProjectCode, file: str, name: str, taken: str | None) -> _Finding | None:
+def _third_party(project: ProjectCode, file: str, name: str, taken: str | None) -> Problem | None:
     top = name.partition(".")[0]
     modules = [f"{name}.{taken}", name] if taken else [name]
     if top in _STANDARD or top == TRAINER or project.requirements.provide(modules):
         return None
     if top == "distlaunch":
-        return _Finding(
+        return _missing(
             "distlaunch is not in the image; it stays on the machine that submits",
             "copy the code that the program needs into the project",
         )
     package = posixpath.dirname(file).replace("/", ".")
     if f"{package}.{top}" in project.modules:
-        return _Finding(
+        return _missing(
             f"no module {top} in the folder that the program is started in",
             f"write 'from {package} import {top}'",
         )
     return _left_out(project, name) or _not_required(project, top, providers(modules[0])[0])
 
 
-def _not_required(project: ProjectCode, top: str, distribution: str) -> _Finding | None:
+def _not_required(project: ProjectCode, top: str, distribution: str) -> Problem | None:
     """Return the finding for a module that no requirement provides, if the image is known."""
     runtime, requirements = project.runtime, project.requirements
     if requirements.refusal or not (runtime.is_plain or tensorflow_tag(runtime.base)):
@@ -373,13 +365,17 @@ def _not_required(project: ProjectCode, top: str, distribution: str) -> _Finding
     missing, add = requirements.describe_missing(shown, distribution)
     unverified = requirements.unverified
     if not unverified:
-        return _Finding(missing, add, is_sure=runtime.is_plain)
+        return _missing(missing, add, is_sure=runtime.is_plain)
     names = ", ".join(unverified[:_SHOWN]) + (", …" if unverified[_SHOWN:] else "")
     what = f"not verified that a requirement provides {shown}: {names} not installed here"
-    return _Finding(what, f"{add}, or install the requirements here", is_sure=False)
+    return _missing(what, f"{add}, or install the requirements here", is_sure=False)
 
 
-def _left_out(project: ProjectCode, name: str) -> _Finding | None:
+def _missing(what: str, remedy: str, *, is_sure: bool = True) -> Problem:
+    return (error if is_sure else warning)("import-missing", "", what, remedy)
+
+
+def _left_out(project: ProjectCode, name: str) -> Problem | None:
     """Return the finding for a module in the project's folder that is not in the image."""
     path = name.replace(".", "/")
     for candidate in (f"{path}.py", f"{path}/__init__.py", path):
@@ -391,5 +387,5 @@ def _left_out(project: ProjectCode, name: str) -> _Finding | None:
             what = (
                 f"{candidate.removesuffix('/__init__.py')} is in the project, but not in its image"
             )
-            return _Finding(what, remedy, "module-not-in-image")
+            return error("module-not-in-image", "", what, remedy)
     return None

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.project.image_runtime import ImageRuntime
+    from distlaunch.errors import Diagnostic
     from distlaunch.image.requirements import RequirementLine
     from distlaunch.job.model import Job
 
@@ -98,7 +99,7 @@ class ImageRequirements:
     runtime: ImageRuntime
     file: str = DEFAULT_REQUIREMENTS
     written: tuple[RequirementLine, ...] = ()
-    refusal: str | None = None
+    refusal: Diagnostic | None = None
     unread: str | None = None
 
     @property
@@ -174,7 +175,7 @@ def load_requirements(job: Job, folder: Path, runtime: ImageRuntime) -> ImageReq
     try:
         lines = tuple(read_requirements(folder, file, gpu=gpu).lines())
     except ImageError as refusal:
-        return ImageRequirements(runtime, file, refusal=str(refusal))
+        return ImageRequirements(runtime, file, refusal=refusal.problems[0])
     markers = runtime.markers
     written = [each for each in lines if not each.requirement or applies(each.requirement, markers)]
     written = [each for each in written if each.requirement or _applies_to(each.text, markers)]
@@ -194,10 +195,9 @@ def problems(requirements: ImageRequirements) -> Iterator[Problem]:
     if not requirements.runtime.has("python") and "python" not in requirements.runtime.script:
         what = f"{requirements.runtime.base} has no Python, which pip and the program need"
         yield error("python-missing", "image.base", what, f"set image.base: {DEFAULT_BASE}")
-    if requirements.refusal:
-        location, _, reason = requirements.refusal.partition(": ")
-        what, _, remedy = reason.partition("; ")
-        yield error("requirement-unreadable", location, what, remedy or "fix or remove it")
+    if refusal := requirements.refusal:
+        remedy = refusal.remedy or "fix or remove it"
+        yield error("requirement-unreadable", refusal.where, refusal.what, remedy)
     if unread := requirements.unread:
         what = f"not read, and there is no {DEFAULT_REQUIREMENTS}: the image gets no packages"
         yield warning("requirements-missing", unread, what, f"run '{EXPORTS[unread]}'")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from distlaunch.engines.vertex.auth import login_remedy
-from distlaunch.errors import GoogleError, RetryableError, causes_of
+from distlaunch.errors import Diagnostic, GoogleError, RetryableError, causes_of
 from distlaunch.refusals import (
     CURRENT_ACCOUNT,
     find_remedy,
@@ -75,13 +75,13 @@ def connection_error(host: str, error: Exception, *, is_local: bool) -> GoogleEr
     cause = root_cause(error)
     if _CERTIFICATE in str(error):
         return GoogleError(
-            f"the certificate of {host} is not trusted ({cause}); set REQUESTS_CA_BUNDLE to the "
-            "file with your network's certificates"
+            f"the certificate of {host} is not trusted ({cause})",
+            remedy="set REQUESTS_CA_BUNDLE to the file with your network's certificates",
         )
     was_sent = not isinstance(error, ConnectTimeout) and not _is_refused(error)
-    hint = "; start 'distlaunch emulator' there" if is_local and not was_sent else ""
     return RetryableError(
-        f"cannot reach {host} ({cause}){hint}",
+        f"cannot reach {host} ({cause})",
+        remedy="start 'distlaunch emulator' there" if is_local and not was_sent else "",
         reason="UNREACHABLE",
         may_have_been_processed=was_sent,
     )
@@ -89,17 +89,20 @@ def connection_error(host: str, error: Exception, *, is_local: bool) -> GoogleEr
 
 def unreadable_response(host: str, problem: str, body: bytes = b"") -> RetryableError:
     """Return the error for a response that is not the API's, such as a proxy's page."""
-    text = proxy_error(f"{host} answers 200", body) or f"{host}: invalid response: {problem}"
-    return RetryableError(text, status=200)
+    page = proxy_error(f"{host} answers 200", body)
+    page = page or Diagnostic("", f"{host}: invalid response: {problem}")
+    return RetryableError(page.what, remedy=page.remedy, status=200)
 
 
-def proxy_error(response: str, body: bytes) -> str:
-    """Return the text for a body that is a proxy's page, empty for any other."""
+def proxy_error(response: str, body: bytes) -> Diagnostic | None:
+    """Return what is wrong with a body that is a proxy's page, None for any other."""
     if not _PROXY_PAGE.match(body):
-        return ""
-    return (
-        f"{response} with a page that is not Google's ({_plain_text(body)}): a proxy or firewall "
-        "is in between; contact your network's administrators, or set HTTPS_PROXY and NO_PROXY"
+        return None
+    page = f"a page that is not Google's ({_plain_text(body)})"
+    return Diagnostic(
+        "",
+        f"{response} with {page}: a proxy or firewall is in between",
+        "contact your network's administrators, or set HTTPS_PROXY and NO_PROXY",
     )
 
 
@@ -162,8 +165,8 @@ class ErrorResponse:
         answer = f"{host_of(response.url)} answers {status}"
         self._proxy_error = proxy_error(answer, body)
         is_rate = self._is_google and status == HTTPStatus.TOO_MANY_REQUESTS
-        remedy = f"; {more_calls(self._project)}" if is_rate else ""
-        self._status_line = f"{answer} ({self._message}){remedy}"
+        remedy = more_calls(self._project) if is_rate else ""
+        self._answer = Diagnostic("", f"{answer} ({self._message})", remedy)
         delay = str(self._detail("RetryInfo").get("retryDelay", "")).removesuffix("s")
         self._wait = _seconds(response.headers.get("Retry-After")) or _seconds(delay)
 
@@ -174,22 +177,26 @@ class ErrorResponse:
         if is_busy:
             reason = RATE if self._is_rate_limit() else QUOTA
         if is_busy or status in _RETRYABLE:
+            busy = self._over_quota() if reason == QUOTA else self._answer
             return RetryableError(
-                self._quota_text() if reason == QUOTA else self._status_line,
+                busy.what,
+                remedy=busy.remedy,
                 status=status,
                 reason=reason,
                 wait=self._wait,
                 may_have_been_processed=not is_busy,
             )
-        if self._proxy_error:
-            return GoogleError(self._proxy_error)
+        if page := self._proxy_error:
+            return GoogleError(page.what, remedy=page.remedy)
         # A bucket's project is not known, and may be another than that of the call.
         project = "" if self._service == "storage" else self._project
         values = {"service": f"{self._service}.googleapis.com", "project": project}
         values |= {"member": self._member, **self._facts}
         remedy = find_remedy(self._message, self._code, values)
+        refused = Diagnostic("", self._refusal, remedy.text) if remedy else self._refused()
         return GoogleError(
-            f"{self._refusal}; {remedy.text}" if remedy else self._text(),
+            refused.what,
+            remedy=refused.remedy,
             status=status,
             reason=reason,
             error_reason=(remedy and remedy.code) or self._code,
@@ -211,41 +218,43 @@ class ErrorResponse:
             return True
         return _RATE_MESSAGE.search(self._message) is not None
 
-    def _text(self) -> str:
+    def _refused(self) -> Diagnostic:
         if self._status == HTTPStatus.UNAUTHORIZED:
-            return f"Google does not accept the credentials ({self._message}); {login_remedy()}"
+            what = f"Google does not accept the credentials ({self._message})"
+            return Diagnostic("", what, login_remedy())
         if self._status == HTTPStatus.FORBIDDEN:
             return self._denied()
         if self._status == HTTPStatus.NOT_FOUND:
-            return f"not found: {self._message}"
+            return Diagnostic("", f"not found: {self._message}")
         violations = "; ".join(
             ": ".join(filter(None, map(_one_line, (part.get("field"), part.get("description")))))
             for part in _objects(self._detail("BadRequest").get("fieldViolations"))
         )
         text = f"Google refuses the request: {_one_line(violations)}"
-        return text if violations else self._refusal
+        return Diagnostic("", text if violations else self._refusal)
 
-    def _quota_text(self) -> str:
+    def _over_quota(self) -> Diagnostic:
         violations = _objects(self._detail("QuotaFailure").get("violations"))
         descriptions = (_one_line(violation.get("description")) for violation in violations)
         reasons = _one_line("; ".join(filter(None, descriptions)))
-        return (
-            f"the quota is exceeded: {reasons or self._message}; "
-            f"choose another machine or region, or {more_quota(self._project)}"
+        return Diagnostic(
+            "",
+            f"the quota is exceeded: {reasons or self._message}",
+            f"choose another machine or region, or {more_quota(self._project)}",
         )
 
-    def _denied(self) -> str:
+    def _denied(self) -> Diagnostic:
         permission = self._facts.get("permission") or permission_in(self._message)
         required = permission or self._service
         role = next((_ROLES[prefix] for prefix in _ROLES if required.startswith(prefix)), None)
         if not permission:
             is_role = self._is_google and self._code in ROLE_CODES
-            return f"{self._refusal}; {self._grant(role)}" if role and is_role else self._refusal
+            return Diagnostic("", self._refusal, self._grant(role) if role and is_role else "")
         remedy = self._grant(role) if role else "request a role with it from the project's owner"
         is_storage = permission.startswith("storage.")
         place = f"gs://{self._bucket}" if is_storage else f"project {self._project}"
         resource = self._facts.get("resource") or place
-        return f"the permission {permission} is missing on {resource}; {remedy}"
+        return Diagnostic("", f"the permission {permission} is missing on {resource}", remedy)
 
     def _grant(self, role: str) -> str:
         """Return how to grant a role: on the bucket, or on the project."""

@@ -118,18 +118,15 @@ def credentials_file() -> str | None:
 
 
 def _no_credentials(file: str | None, error: Exception) -> GoogleError:
-    if file is None:
-        text = f"no credentials for Google Cloud; run '{LOGIN}'"
-    else:
+    what, remedy = "no credentials for Google Cloud", f"run '{LOGIN}'"
+    if file is not None:
         text = os_reason(error) if isinstance(error, OSError) else str(error.args[0])
         reason = " ".join(text.split()).rstrip(".")
-        remedy = (
-            f"fix the file or {CREDENTIALS_VARIABLE}, which names it"
-            if os.environ.get(CREDENTIALS_VARIABLE)
-            else f"run '{LOGIN}' to write a new one"
-        )
-        text = f"{file}: not valid credentials ({reason}); {remedy}"
-    return GoogleError(text, status=401, reason="UNAUTHENTICATED")
+        what = f"{file}: not valid credentials ({reason})"
+        remedy = f"run '{LOGIN}' to write a new one"
+        if os.environ.get(CREDENTIALS_VARIABLE):
+            remedy = f"fix the file or {CREDENTIALS_VARIABLE}, which names it"
+    return GoogleError(what, remedy=remedy, status=401, reason="UNAUTHENTICATED")
 
 
 def _gcloud_folder() -> Path:

@@ -9,7 +9,7 @@ from google.auth.transport.requests import Request
 
 from distlaunch.engines.vertex.api_errors import error_object, proxy_error, root_cause
 from distlaunch.engines.vertex.auth import federated_member, login_remedy
-from distlaunch.errors import SILENT, GoogleError, RetryableError, causes_of
+from distlaunch.errors import SILENT, Diagnostic, GoogleError, RetryableError, causes_of
 from distlaunch.refusals import find_remedy
 
 if TYPE_CHECKING:
@@ -45,16 +45,19 @@ def token_error(error: Exception, credentials: Credentials) -> GoogleError:
     from requests.exceptions import Timeout
 
     if any(isinstance(cause, Timeout) for cause in causes_of(error)):
-        text = (
-            f"the server of Google's tokens does not respond within {TIMEOUT:.0f} s; check the "
-            "network, its proxy and its firewall"
+        return RetryableError(
+            f"the server of Google's tokens does not respond within {TIMEOUT:.0f} s",
+            remedy="check the network, its proxy and its firewall",
+            reason=SILENT,
+            may_have_been_processed=False,
         )
-        return RetryableError(text, reason=SILENT, may_have_been_processed=False)
     body = str(error.args[-1] if error.args else "").encode()
     page = proxy_error("the server of Google's tokens answers", body)
     if isinstance(error, TransportError) or getattr(error, "retryable", False):
-        text = page or f"cannot get a token ({root_cause(error)})"
-        return RetryableError(text, reason="UNREACHABLE", may_have_been_processed=False)
+        page = page or Diagnostic("", f"cannot get a token ({root_cause(error)})")
+        return RetryableError(
+            page.what, remedy=page.remedy, reason="UNREACHABLE", may_have_been_processed=False
+        )
     # The API that impersonates accounts responds as all of Google's, token servers by OAuth.
     message = str(error_object(body).get("message") or root_cause(error))
     reason = " ".join(message.split()).rstrip(".").removesuffix(": None")
@@ -63,5 +66,6 @@ def token_error(error: Exception, credentials: Credentials) -> GoogleError:
     known = find_remedy(reason, values=values | {"member": federated_member() or ""})
     clock = "set this machine's clock, such as by 'sudo timedatectl set-ntp true'"
     remedy = known.text if known else clock if _CLOCK.search(reason) else login_remedy()
-    text = page or f"Google does not accept the credentials ({reason}); {remedy}"
-    return GoogleError(text, status=401, reason="UNAUTHENTICATED")
+    what = f"Google does not accept the credentials ({reason})"
+    page = page or Diagnostic("", what, remedy)
+    return GoogleError(page.what, remedy=page.remedy, status=401, reason="UNAUTHENTICATED")

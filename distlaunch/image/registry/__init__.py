@@ -7,3 +7,5 @@ from distlaunch.errors import ImageError
 
 class RegistryUnreachable(ImageError):
     """A registry does not respond."""
+
+    is_of_base = False  # a look-up of base images failed, not one of the image's repository

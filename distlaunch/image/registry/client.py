@@ -131,8 +131,8 @@ class Registry(Transport):
     def _verify(self, expected: str, digest: str) -> None:
         if digest != expected:
             raise ImageError(
-                f"content of {self.repository.host} has the digest {digest}, expected {expected}; "
-                "check the registry and proxies, and push the image again"
+                f"content of {self.repository.host} has the digest {digest}, expected {expected}",
+                remedy="check the registry and proxies, and push the image again",
             )
 
 

@@ -49,8 +49,8 @@ def find_credentials(host: str) -> Credentials | None:
     except DockerException as problem:
         reason = " ".join(str(problem.__cause__ or problem).split())
         raise ImageError(
-            f"docker's configuration has no usable credentials for {host} ({reason}); run 'docker "
-            f"login {host}', or correct ~/.docker/config.json"
+            f"docker's configuration has no usable credentials for {host} ({reason})",
+            remedy=f"run 'docker login {host}', or correct ~/.docker/config.json",
         ) from problem
 
 
@@ -72,12 +72,12 @@ def _from_google() -> Credentials | None:
     except GoogleError as problem:
         if auth.credentials_file() is None:
             return None
-        raise ImageError(str(problem)) from problem
+        raise ImageError(problems=problem.problems) from problem
     try:
         tokens.refresh(credentials)
     except GoogleError as problem:
         kind = RegistryUnreachable if isinstance(problem, RetryableError) else ImageError
-        raise kind(str(problem)) from problem
+        raise kind(problems=problem.problems) from problem
     return Credentials(
         "oauth2accesstoken",
         str(credentials.token),
@@ -123,7 +123,9 @@ def _read() -> AuthConfig:
     except (DockerException, ValueError) as error:
         reason = str(error)
     raise ImageError(
-        f"{path}: not a configuration of Docker ({reason}); correct the file or remove it"
+        f"not a configuration of Docker ({reason})",
+        where=path,
+        remedy="correct the file or remove it",
     )
 
 

@@ -154,10 +154,11 @@ def _apply(config: Mapping[str, Any], settings: ImageSettings) -> dict[str, Any]
 def _wrong_platform(reference: Reference, platforms: list[str]) -> WrongPlatform:
     names = ", ".join(platforms) or "no named platform"
     return WrongPlatform(
-        f"{reference} is for {names}, and Google's machines are {PLATFORM}; rebuild it with "
-        f"'docker build --platform {PLATFORM}', or choose another image"
+        f"{reference} is for {names}, and Google's machines are {PLATFORM}",
+        remedy=f"rebuild it with 'docker build --platform {PLATFORM}', or choose another image",
     )
 
 
 def _unsupported(reference: Reference, reason: str) -> ImageError:
-    return ImageError(f"{reference} is not a usable image: {reason}; push that image again")
+    what = f"{reference} is not a usable image: {reason}"
+    return ImageError(what, remedy="push that image again")

@@ -130,18 +130,19 @@ class Authenticator:
         parts = urlsplit(realm)
         if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.netloc)):
             raise ImageError(
-                f"the token server of {self._reference.host} is {realm!r}, which is not secure; "
-                "configure the registry with an https address"
+                f"the token server of {self._reference.host} is {realm!r}, which is not secure",
+                remedy="configure the registry with an https address",
             )
 
     def _read_token(self, response: requests.Response) -> str:
         host = urlsplit(response.url).netloc
         if page := proxy_page(response, self._reference, host):
-            raise ImageError(page)
+            raise ImageError(problems=[page])
         if response.status_code in (400, 401, 403):
             pushing = any("push" in scope for scope in self._scopes)
             message = registry_message(response)[1] or str(response.status_code)
-            raise ImageError(denied(self._reference, self.credentials, message, pushing=pushing))
+            refusal = denied(self._reference, self.credentials, message, pushing=pushing)
+            raise ImageError(problems=[refusal])
         try:
             document = response.json()
             token = document.get("access_token") or document.get("token")
@@ -149,8 +150,8 @@ class Authenticator:
             token = None
         if not response.ok or not token:
             raise ImageError(
-                f"{host} returns no token for {self._reference.name} "
-                f"({response.status_code}); try again later"
+                f"{host} returns no token for {self._reference.name} ({response.status_code})",
+                remedy="try again later",
             )
         return str(token)
 

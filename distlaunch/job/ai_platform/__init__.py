@@ -50,7 +50,7 @@ class AiPlatformFile:
         """Add an error about a field of ``trainingInput``, with the choices."""
         path, exists = self._path(name)
         location = self.document.location(path, of_key=not exists)
-        self.errors.append(YamlProblem(location, f"trainingInput.{name}: {text}"))
+        self.errors.append(YamlProblem(location, text, f"trainingInput.{name}"))
 
     def raise_errors(self) -> None:
         """Raise all errors, if there are any, as one JobFileError."""
@@ -94,4 +94,4 @@ def _misplaced(document: Document) -> YamlProblem | None:
         message = "expected under 'trainingInput:', each line indented by two more spaces"
     if key is None:
         return None
-    return YamlProblem(document.location((key,), of_key=True), f"{key}: {message}")
+    return YamlProblem(document.location((key,), of_key=True), message, key)

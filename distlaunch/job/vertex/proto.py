@@ -23,7 +23,7 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor as Field
 from google.protobuf.message_factory import GetMessageClass
 
-from distlaunch.errors import JobFileError, did_you_mean
+from distlaunch.errors import Diagnostic, JobFileError, did_you_mean
 from distlaunch.job.machine_catalogue import suggest_accelerator
 from distlaunch.job.validation import describe_value, dotted_path
 from distlaunch.text import join_names
@@ -73,9 +73,6 @@ class FieldProblem:
     message: str
     of_key: bool = False
 
-    def __str__(self) -> str:
-        return f"{dotted_path(self.path)}: {self.message}" if self.path else self.message
-
 
 @dataclass(frozen=True, slots=True)
 class ParsedMessage:
@@ -93,7 +90,9 @@ def validate_request(collection: str, request: Mapping[str, Any]) -> None:
     """Raise a JobFileError with every problem of the body of a call that creates a job."""
     problems = parse(MESSAGES[collection], request).problems
     if problems:
-        raise JobFileError(map(str, problems))
+        raise JobFileError(
+            problems=[Diagnostic(dotted_path(each.path), each.message) for each in problems]
+        )
 
 
 def parse(name: MessageName, data: Mapping[str, Any], *, as_text: bool = False) -> ParsedMessage:

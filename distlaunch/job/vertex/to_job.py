@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from distlaunch.job.vertex.proto import FieldProblem, MessageName, ParsedMessage
+    from distlaunch.job.vertex.proto import MessageName, ParsedMessage
     from distlaunch.job.yaml_document import Document, SourceMap
     from distlaunch.job.yaml_document import Path as FieldPath
 
@@ -83,18 +83,15 @@ def read(document: Document, path: Path) -> tuple[dict[str, Any], tuple[str, ...
     spec = "trialJobSpec" if message == "HyperparameterTuningJob" else "jobSpec"
     prefix = (spec,) if message == "CustomJobSpec" else ()
     body = {spec: parsed.json} if prefix else parsed.json
-    problems = [
-        *document.problems,
-        *(
-            YamlProblem(document.location(each.path, of_key=each.of_key), _text(each, message))
-            for each in parsed.problems
-        ),
-    ]
+    problems = [*document.problems]
+    for each in parsed.problems:
+        location = document.location(each.path, of_key=each.of_key)
+        reason = _beside_spec(each.path, message) or each.message
+        problems.append(YamlProblem(location, reason, dotted_path(each.path)))
     if not problems:
         for rule_path, reason in _broken_rules(body, spec):
             origin = parsed.origins.get(rule_path[len(prefix) :], rule_path[len(prefix) :])
-            name = f"{dotted_path(origin)}: " if origin else ""
-            problems.append(YamlProblem(document.location(origin), f"{name}{reason}"))
+            problems.append(YamlProblem(document.location(origin), reason, dotted_path(origin)))
     if problems:
         raise job_file_error(path, problems)
     ignored = OUTPUT_ONLY_FIELDS & body.keys()
@@ -107,12 +104,12 @@ def read(document: Document, path: Path) -> tuple[dict[str, Any], tuple[str, ...
     return body, tuple(f"{display_path(path)}: {note}" for note in notes)
 
 
-def _text(problem: FieldProblem, message: MessageName) -> str:
-    """Return a problem's text; a field of a CustomJob beside the pools has its own remedy."""
-    key = str(problem.path[0]) if len(problem.path) == 1 else ""
+def _beside_spec(path: FieldPath, message: MessageName) -> str:
+    """Return the reason of a problem at a field of a CustomJob beside the pools, if it is one."""
+    key = str(path[0]) if len(path) == 1 else ""
     if message == "CustomJobSpec" and fields.json_name(key) in _BESIDE_SPEC:
-        return f"{key}: is a field beside jobSpec; put workerPoolSpecs under jobSpec:"
-    return str(problem)
+        return "is a field beside jobSpec; put workerPoolSpecs under jobSpec:"
+    return ""
 
 
 def to_job(
@@ -208,7 +205,7 @@ def _vertex_problem(
 ) -> YamlProblem:
     full_path = (_PASSTHROUGH, *path)
     location = document.location(full_path, of_key=of_key)
-    return YamlProblem(location, f"{dotted_path(full_path)}: {message}")
+    return YamlProblem(location, message, dotted_path(full_path))
 
 
 def _message_name(document: Document, path: Path) -> MessageName:
@@ -228,7 +225,7 @@ def _message_name(document: Document, path: Path) -> MessageName:
         hints = (did_you_mean(key, [*_MESSAGES, "trainingInput"]) for key in data)
         reason += next(filter(None, hints), "")
     location = document.location((first,), of_key=True)
-    raise job_file_error(path, [YamlProblem(location, f"{first}: {reason}")])
+    raise job_file_error(path, [YamlProblem(location, reason, first)])
 
 
 def _assumed_counts(spec: Mapping[str, Any]) -> Iterator[str]:

@@ -111,7 +111,7 @@ def test_a_helper_that_is_not_installed_is_left_out(write, docker_config, recwar
     assert find_credentials("a.b").username == "ann"
     write(content)
     assert find_credentials("a.b") is None
-    assert denied(Reference.parse("a.b/c"), None, "", pushing=False) == (
+    assert denied(Reference.parse("a.b/c"), None, "", pushing=False).line == (
         f"pull of a.b/c denied; remove {key} (docker-credential-gone is not installed) from "
         f"{docker_config}/config.json, and run 'docker login a.b'"
     )
