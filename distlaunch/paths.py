@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 FOLDER = Path(".distlaunch")
+CHECKED = FOLDER / "check/summary.json"  # of the last `check --run`
 JOBS = FOLDER / "jobs"  # records of launches
 LOCAL_JOBS = FOLDER / "local"  # job folders of local runs
 SEARCHES = FOLDER / "tune"  # of `distlaunch tune --local`

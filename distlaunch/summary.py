@@ -1,18 +1,29 @@
-"""The summary that a job's program leaves behind, as text for a person."""
+"""``summary.json`` of a job folder: what a job's program leaves behind, read and as text.
+
+docs/schemas/summary.json describes it, and tests/golden/summary.json is one that the trainer wrote.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Mapping  # noqa: TC003 - of a dataclass
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
+from distlaunch import files
 from distlaunch.job.model import TASK_TYPES, describe_tasks
 from distlaunch.text import table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
+    from pathlib import Path
+
+FILE_NAME = "summary.json"
+PARTS = ("input", "compute", "exchange", "wait")
+"""The parts of a step in `Timing`."""
 
 _VALIDATION = "val_"
-_PARTS = {  # of a step, as `timing` of summary.json names them
+_LABELS = {
     "compute": "compute",
     "exchange": "exchange",
     "wait": "waiting for the slowest task",
@@ -20,98 +31,172 @@ _PARTS = {  # of a step, as `timing` of summary.json names them
 }
 
 
-def describe(summary: Mapping[str, object], *, with_epochs: bool = True) -> str:
-    """Return a few lines of facts and, unless they were shown before, a table of the epochs.
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds of a step: the whole and its parts, and who came last to the all-reduce."""
 
-    What is missing in ``summary.json`` or of another kind is left out.
-    """
+    total: float
+    input: float
+    compute: float
+    exchange: float
+    wait: float
+    slowest: Mapping[str, float]  # the share of steps in which a task was the last one
+
+    def share(self, part: str) -> float:
+        """Return the share of the step that a part takes."""
+        value: float = getattr(self, part)
+        return value / self.total if self.total > 0 else 0.0
+
+    def __str__(self) -> str:
+        """Return where the time went, such as ``2.5 ms: compute 80 %, exchange 20 %``."""
+        shares = [(label, self.share(part)) for part, label in _LABELS.items()]
+        shown = ", ".join(f"{label} {share:.0%}" for label, share in shares if share >= 1 / 200)
+        return f"{1e3 * self.total:.3g} ms: {shown}".replace("%", " %")
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """The record of an epoch, or of a part of one."""
+
+    number: float | None
+    step: float | None
+    examples_per_second: float | None
+    logs: Mapping[str, float | None]  # metrics of one number; those with one a class are left out
+    timing: Timing | None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The facts of ``summary.json`` that are read here; what is damaged or missing is left out."""
+
+    tasks: tuple[str, ...] = ()
+    epochs: tuple[Epoch, ...] = ()
+    timing: Timing | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)  # training and validation
+    data_modules: str = ""  # a hash of data.py and the modules beside it
+    machine: Mapping[str, Any] = field(default_factory=dict)  # of the chief
+    model: str = ""
+    global_batch: float | None = None
+    steps: float | None = None
+    steps_per_epoch: float | None = None
+    examples_per_epoch: float | None = None
+    validation_examples: float | None = None
+    examples_per_second: float | None = None
+    gradient_bytes: float | None = None
+    resumed_from: float | None = None
+    restarts: float | None = None
+
+    @classmethod
+    def parse(cls, content: Mapping[str, Any] | None) -> Summary:
+        """Return what a file has; None is no file."""
+        get = (content or {}).get
+        names = [each.name for each in fields(cls) if each.type == "float | None"]
+        return cls(
+            tasks=tuple(map(str, _list(get("tasks")))),
+            epochs=tuple(_epoch(each) for each in _list(get("epochs")) if isinstance(each, dict)),
+            timing=_timing(get("timing")),
+            data=_section(get("data")),
+            data_modules=_text(get("data_modules")),
+            machine=_section(get("machine")),
+            model=_text(get("model")),
+            **{name: as_number(get(name)) for name in names},
+        )
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The numbers of the last epoch's logs."""
+        logs = self.epochs[-1].logs if self.epochs else {}
+        return {name: value for name, value in logs.items() if value is not None}
+
+
+def read(path: Path) -> dict[str, Any] | None:
+    """Return the content of a file on this machine, None if it cannot be read."""
+    try:
+        return files.read_object(path)
+    except (OSError, ValueError):
+        return None
+
+
+def describe(content: Mapping[str, Any], *, with_epochs: bool = True) -> str:
+    """Return a few lines of facts and, unless they were shown before, a table of the epochs."""
+    summary = Summary.parse(content)
     facts = [(name, text) for name, text in _facts(summary) if text]
     width = max((len(name) for name, _ in facts), default=0)
     lines = [f"{name.ljust(width)}  {text}" for name, text in facts]
-    epochs = epochs_of(summary)
+    epochs = [epoch for epoch in summary.epochs if epoch.number is not None]
     if epochs and with_epochs:
         lines.append(table(_rows(epochs)))
     return "\n".join(lines)
 
 
-def _facts(summary: Mapping[str, object]) -> list[tuple[str, str]]:
+def _facts(summary: Summary) -> list[tuple[str, str]]:
+    kinds = Counter(name.partition(":")[0] for name in summary.tasks)
+    trained = _count(summary.examples_per_epoch)
+    validated = _count(summary.validation_examples or None, " (and {} for validation)")
     return [
-        ("tasks", _tasks(summary.get("tasks"))),
-        ("global batch", _count(summary.get("global_batch"))),
-        ("steps per epoch", _count(summary.get("steps_per_epoch"))),
-        ("examples per epoch", _examples(summary)),
-        ("speed", _count(summary.get("examples_per_second"), "{} examples/s")),
-        ("step time", describe_timing(summary.get("timing"))),
-        ("resumed", _count(summary.get("resumed_from"), "from step {}")),
-        ("restarts", _count(summary.get("restarts"))),
-        ("model", _text(summary.get("model"))),
+        ("tasks", describe_tasks([kinds[kind] for kind in TASK_TYPES]) if kinds else ""),
+        ("global batch", _count(summary.global_batch)),
+        ("steps per epoch", _count(summary.steps_per_epoch)),
+        ("examples per epoch", trained and trained + validated),
+        ("speed", _count(summary.examples_per_second, "{} examples/s")),
+        ("step time", str(summary.timing or "")),
+        ("resumed", _count(summary.resumed_from, "from step {}")),
+        ("restarts", _count(summary.restarts)),
+        ("model", summary.model),
     ]
 
 
-def describe_timing(timing: object) -> str:
-    """Return where the time of steps went, such as ``2.5 ms: compute 80 %, exchange 20 %``."""
-    if not isinstance(timing, dict) or not (total := as_number(timing.get("total"))):
-        return ""
-    parts = [(text, as_number(timing.get(name)) or 0.0) for name, text in _PARTS.items()]
-    shares = ", ".join(f"{text} {part / total:.0%}" for text, part in parts if part >= total / 200)
-    return f"{1e3 * total:.3g} ms: {shares}".replace("%", " %")
-
-
-def _tasks(names: object) -> str:
-    """Return the tasks, such as ``chief + 2 workers``."""
-    if not isinstance(names, list):
-        return ""
-    kinds = Counter(str(name).partition(":")[0] for name in names)
-    return describe_tasks([kinds[kind] for kind in TASK_TYPES])
-
-
-def _examples(summary: Mapping[str, object]) -> str:
-    trained = _count(summary.get("examples_per_epoch"))
-    validated = _count(summary.get("validation_examples"), " (and {} for validation)")
-    return trained + validated if trained and validated != " (and 0 for validation)" else trained
-
-
-def epochs_of(summary: Mapping[str, object]) -> list[Mapping[str, object]]:
-    """Return the records of epochs in ``summary.json``, without what is none."""
-    value = summary.get("epochs")
-    listed = value if isinstance(value, list) else []
-    return [epoch for epoch in listed if isinstance(epoch, dict) and "epoch" in epoch]
-
-
-def _rows(epochs: Sequence[Mapping[str, object]]) -> list[list[str]]:
+def _rows(epochs: Sequence[Epoch]) -> list[list[str]]:
     """Return a head and a row an epoch: its loss and metrics, each beside its validation."""
-    logs = [logs_of(epoch) for epoch in epochs]
-    names = list(dict.fromkeys(name for log in logs for name in log))
+    names = list(dict.fromkeys(name for epoch in epochs for name in epoch.logs))
     # A metric is beside its validation, at the place of the first of both.
     metrics = list(dict.fromkeys(name.removeprefix(_VALIDATION) for name in names))
     columns = sorted(names, key=lambda name: metrics.index(name.removeprefix(_VALIDATION)))
     head = ["epoch", "step", *columns, "examples/s"]
     return [head] + [
         [
-            _count(epoch["epoch"]),
-            _count(epoch.get("step")),
-            *(_metric(log.get(name)) for name in columns),
-            _count(epoch.get("examples_per_second")),
+            _count(epoch.number),
+            _count(epoch.step),
+            *(_count(epoch.logs.get(name), "{}", ".4f") for name in columns),
+            _count(epoch.examples_per_second),
         ]
-        for epoch, log in zip(epochs, logs, strict=True)
+        for epoch in epochs
     ]
 
 
-def logs_of(epoch: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the metrics that have one number; those with a number a class have no column."""
-    logs = epoch.get("logs")
-    items = logs.items() if isinstance(logs, dict) else ()
-    return {name: value for name, value in items if not isinstance(value, list)}
+def _count(number: float | None, template: str = "{}", form: str = ",.0f") -> str:
+    return "" if number is None else template.format(f"{number:{form}}")
 
 
-def _metric(value: object) -> str:
-    number = as_number(value)
-    return "" if number is None else f"{number:.4f}"
+def _epoch(content: Mapping[str, Any]) -> Epoch:
+    logs = _section(content.get("logs")).items()
+    return Epoch(
+        as_number(content.get("epoch")),
+        as_number(content.get("step")),
+        as_number(content.get("examples_per_second")),
+        {name: as_number(value) for name, value in logs if not isinstance(value, list)},
+        _timing(content.get("timing")),
+    )
 
 
-def _count(value: object, template: str = "{}") -> str:
-    number = as_number(value)
-    return "" if number is None else template.format(f"{number:,.0f}")
+def _timing(content: object) -> Timing | None:
+    """Return a timing, None if a part of it is missing."""
+    section = _section(content)
+    names = ("total", *PARTS)
+    parts = {name: value for name in names if (value := as_number(section.get(name))) is not None}
+    if len(parts) < len(names):
+        return None
+    slowest = _section(section.get("slowest")).items()
+    shares = {name: as_number(share) or 0.0 for name, share in slowest}
+    return Timing(**parts, slowest=shares)
+
+
+def _section(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _text(value: object) -> str:
@@ -119,10 +204,11 @@ def _text(value: object) -> str:
 
 
 def as_number(value: object) -> float | None:
-    """Return a reported value as a number; None if it is none or too large."""
+    """Return a reported value as it is; None if it is no number or too large for one."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return None
     try:
-        return float(value)
+        float(value)
     except OverflowError:
         return None
+    return value

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from distlaunch.summary import describe
+import pytest
+from json_schemas import load_checked
+
+from distlaunch.summary import Summary, Timing, describe
 
 LOGS = {"loss": 1.53021, "accuracy": 0.61, "val_loss": 0.6, "val_accuracy": 0.875}
 SUMMARY = {
@@ -64,3 +67,21 @@ def test_epochs_with_different_logs():
 @pytest.mark.parametrize("garbage", [None, 3, "x", [3], [{"epoch": "x", "logs": 3}], {"a": 1}])
 def test_garbage_is_left_out(garbage):
     assert "None" not in describe(dict.fromkeys(SUMMARY, garbage))
+
+
+def test_the_golden_file_of_the_trainer_is_read_whole():
+    text = (Path(__file__).parent / "golden" / "summary.json").read_text()
+    summary = Summary.parse(load_checked("summary", text))
+    first, last = summary.epochs
+    shares = {"chief": 1.0, "worker:0": 0.0}
+    assert first.timing == summary.timing == Timing(0.5, 0.0625, 0.25, 0.125, 0.0625, shares)
+    assert (first.number, last.step, last.examples_per_second) == (1, 46, 718.5)
+    assert (first.logs, last.logs) == ({"loss": 0.5, "val_loss": 0.75}, {"loss": None})
+    assert (summary.metrics, summary.tasks) == ({}, ("chief", "worker:0"))
+    assert summary.data["training"]["files"][0]["examples"] == 1437
+    figures = (summary.global_batch, summary.steps, summary.steps_per_epoch, summary.restarts)
+    assert figures == (64, 46, 23, 0)
+    examples = (summary.examples_per_epoch, summary.validation_examples)
+    assert examples == (1437, 360)
+    assert (summary.examples_per_second, summary.gradient_bytes) == (718.5, 51_240)
+    assert (summary.machine["cpus"], summary.resumed_from) == (4, None)

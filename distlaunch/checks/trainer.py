@@ -9,16 +9,19 @@ import subprocess
 import sys
 import tempfile
 from argparse import ArgumentError, Namespace
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distlaunch import resources
+from distlaunch import resources, summary
 from distlaunch.checks.problem import error, warning
 from distlaunch.errors import did_you_mean
+from distlaunch.files import atomic_write, make_folder
 from distlaunch.job.load import FILE_NAME
+from distlaunch.paths import CHECKED
 from distlaunch.python_command import distlaunch_command, on_stdin
 from distlaunch.text import duration
 
@@ -174,8 +177,12 @@ def run_one_step(launch: LaunchRequest, trainer: Trainer | None) -> list[Problem
         overrides = [*launch.overrides, f"module={launch.job.module}"]  # --config may name another
         options = [word for override in overrides for word in ("--set", override)]
         reason = _failure(["local", "--workers=1", *options, "--", *args], launch.folder)
-        if reason is None and not Path(folder, "summary.json").exists():
+        if reason is None and not (written := Path(folder, summary.FILE_NAME)).exists():
             reason = "exit code 0 before the end of training"
+        elif reason is None:
+            with suppress(OSError):  # the data are unknown to later checks then
+                kept = make_folder((launch.folder / CHECKED).parent, below=launch.folder)
+                atomic_write(kept / summary.FILE_NAME, written.read_bytes())
     if reason is None:
         return []
     remedy = f"see its output with 'distlaunch local --workers 1 -- {' '.join(ONE_STEP)}'"

@@ -134,18 +134,13 @@ def _run(
     console: Console, spec: RunSpec, folder: RunFolder, job: Job | None, *, as_json: bool
 ) -> int:
     """Run the job, show its events and return the exit code."""
-    from distlaunch.checks.data import record
     from distlaunch.checks.project.fit_calls import FIT_ALONE
     from distlaunch.events import Notice
     from distlaunch.local.host_resources import this_machine
-    from distlaunch.local.run_spec import Module
     from distlaunch.local.runner import Runner
     from distlaunch.runs.record import end_record, start_record
     from distlaunch.ui.progress_view import JsonProgressView, ProgressView
 
-    module = spec.program.name if isinstance(spec.program, Module) else ""
-    source = spec.work_dir.joinpath(*module.split(".")[:-1], "data.py")
-    source_hash = record.hash_source(source) if module else None
     before = folder.summary_version()
     tasks = [str(task) for task in spec.cluster.tasks()]
     with (JsonProgressView if as_json else ProgressView)(console, tasks) as view:
@@ -174,8 +169,6 @@ def _run(
                     Notice(f"{text}, each with a model of its own; {_remedy(alone)}", "warning")
                 )
             summary = folder.summary() if folder.summary_version() != before else None
-            if summary:
-                record.save(spec.work_dir, source, source_hash, summary)
             with suppress(BrokenPipeError):  # the job has succeeded, even if stdout is closed
                 view.summarise(summary, logs=str(folder.task_logs))
         return _audit(outcome, view, as_json=as_json) if spec.audit else outcome.code

@@ -33,7 +33,7 @@ def list_runs(settings: Settings, limit: int, *, as_json: bool) -> None:
 
     runs = [with_disk_use(run) for run in local_runs(Path.cwd())[:limit]]
     if as_json:
-        show(_json([run.as_json() | {"metrics": run.metrics} for run in runs]))
+        show(_json([run.as_json() | {"metrics": run.facts.metrics} for run in runs]))
     elif runs:
         show(tables.listing(runs))
     else:
@@ -62,7 +62,7 @@ def show_view(view: RunView, *, as_json: bool) -> None:
 
     view = with_disk_use(view)
     if as_json:
-        show(_json(view.as_json() | {"metrics": view.metrics}))
+        show(_json(view.as_json() | {"metrics": view.facts.metrics}))
     else:
         show(tables.whole(view))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distlaunch import files
+from distlaunch import files, summary
 from distlaunch.errors import DistlaunchError, UsageError, os_reason
 from distlaunch.job.job_dir import check_scheme
 from distlaunch.job.yaml_document import display_path
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from distlaunch.job.model import Task
 
 RECORD = "run.json"  # what was run, and how it ended; written by the launcher
-SUMMARY = "summary.json"  # written by the program
 PARTS = MODEL, CHECKPOINTS, LOGS, _ = ("model", "checkpoints", "logs", "export")  # likewise
 TRIAL = "trial.json"  # of a trial of a search: its parameters and result
 METRICS = "metrics.jsonl"  # what the program of a trial reports
@@ -83,17 +82,14 @@ class RunFolder:
     def summary_version(self) -> tuple[int, int] | None:
         """Return a value that changes when ``summary.json`` is written; None without one."""
         try:
-            status = (self.path / SUMMARY).stat()
+            status = (self.path / summary.FILE_NAME).stat()
         except OSError:
             return None
         return status.st_ino, status.st_mtime_ns
 
     def summary(self) -> dict[str, Any] | None:
         """Return the contents of ``summary.json``, if it can be read."""
-        try:
-            return files.read_object(self.path / SUMMARY)
-        except (OSError, ValueError):
-            return None
+        return summary.read(self.path / summary.FILE_NAME)
 
     def new_attempt(self) -> AttemptFolder:
         """Create a folder with a number that no attempt before has: a run may be resumed."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.runs.view import RunView
+    from distlaunch.summary import Summary, Timing
 
 _LEAST_NOISE = 0.05  # of a step, where its epochs show less
 
@@ -33,22 +34,21 @@ def measured_runs(project: Path) -> list[MeasuredRun]:
 
 def measured_run(view: RunView) -> MeasuredRun:
     """Return the steps of a run or job; DistlaunchError is raised if they were not measured."""
-    summary = view.summary
-    if summary is None:
+    if view.summary is None:
         raise DistlaunchError(
             f"{view.id}: no summary.json: it has not ended, it failed, or its program is not the "
             "trainer; pass another run"
         )
-    timing = summary.get("timing")
-    if not isinstance(timing, dict) or not timing.get("total"):
+    timing = view.facts.timing
+    if timing is None or not timing.total:
         raise DistlaunchError(
             f"{view.id}: the time of its steps was not measured (an older trainer, parameter "
             "servers, a TPU or a fit script); run the trainer again with 'distlaunch local'"
         )
     try:
-        run = _read(view, summary, timing)
+        run = _read(view, view.facts, timing)
         _check_numbers(run)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise DistlaunchError(f"{view.id}: summary.json is not the trainer's ({error})") from None
     return run
 
@@ -65,27 +65,26 @@ def _check_numbers(run: MeasuredRun) -> None:
             raise ValueError(f"{name} is 0")
 
 
-def _read(view: RunView, summary: Mapping[str, Any], timing: Mapping[str, Any]) -> MeasuredRun:
-    tasks, machine = len(summary["tasks"]), summary.get("machine") or {}
+def _read(view: RunView, summary: Summary, timing: Timing) -> MeasuredRun:
+    tasks, machine, batch = len(summary.tasks), summary.machine, summary.global_batch or 0
     cores = float(machine.get("cpus") or 1)
     host = _cores_of_host(view.configuration) or cores
     factor = max(1.0, tasks / host) if view.kind == "run" else 1.0
-    base: float = timing["input"] + timing["compute"] + (timing["exchange"] if tasks == 1 else 0.0)
-    wait: float = timing["wait"] / expected_maximum(tasks) if tasks > 1 else 0.0
+    base = timing.input + timing.compute + (timing.exchange if tasks == 1 else 0.0)
+    wait = timing.wait / expected_maximum(tasks) if tasks > 1 else 0.0
     return MeasuredRun(
         name=view.id,
         machine=_machine(view),
         gpus=tuple(map(str, machine.get("gpus") or ())),
         cores=cores if factor == 1 else 1.0,
         tasks=tasks,
-        batch=summary["global_batch"] / tasks,
+        batch=batch / tasks,
         compute=base / factor,
-        exchange=timing["exchange"] / factor if tasks > 1 else 0.0,
+        exchange=timing.exchange / factor if tasks > 1 else 0.0,
         spread=wait / base if base else 0.0,
-        gradient_bytes=summary.get("gradient_bytes"),
-        examples=summary.get("examples_per_epoch")
-        or summary["steps_per_epoch"] * summary["global_batch"],
-        epochs=len(summary["epochs"]),
+        gradient_bytes=summary.gradient_bytes,
+        examples=summary.examples_per_epoch or (summary.steps_per_epoch or 0) * batch,
+        epochs=len(summary.epochs),
         noise=_noise(summary),
     )
 
@@ -102,7 +101,7 @@ def _cores_of_host(configuration: Mapping[str, Any]) -> int | None:
     return int(count) if count.isdecimal() else None
 
 
-def _noise(summary: Mapping[str, Any]) -> float:
-    timings = [epoch.get("timing") or {} for epoch in summary["epochs"][1:]]
-    totals: list[float] = [timing["total"] for timing in timings if timing.get("total")]
+def _noise(summary: Summary) -> float:
+    timings = [epoch.timing for epoch in summary.epochs[1:] if epoch.timing]
+    totals = [timing.total for timing in timings if timing.total]
     return max([_LEAST_NOISE, *(abs(total / fmean(totals) - 1) for total in totals)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.summary import as_number, describe, epochs_of, logs_of
+from distlaunch.summary import PARTS, describe
 from distlaunch.text import duration, plural, table
 from distlaunch.timestamps import clock_time
 from distlaunch.ui import chart
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from distlaunch.runs.fetch import DownloadProgress
     from distlaunch.runs.view import RunView
+    from distlaunch.summary import Summary
 
 _BAR_WIDTH = 30  # characters
 _MOST_METRICS = 3  # in a list
@@ -77,7 +78,7 @@ def whole(view: RunView) -> str:
         parts.append(text)
     if view.summary:
         parts.append(describe({k: v for k, v in view.summary.items() if k != "tasks"}))
-        parts += [drawn for drawn in _charts(view.summary) if drawn]
+        parts += [drawn for drawn in _charts(view.facts) if drawn]
     return "\n\n".join(parts)
 
 
@@ -126,7 +127,7 @@ def _job_row(view: RunView) -> tuple[str, ...]:
 
 
 def _row(view: RunView) -> tuple[str, ...]:
-    metrics = [f"{name} {value:.4f}" for name, value in view.metrics.items()]
+    metrics = [f"{name} {value:.4f}" for name, value in view.facts.metrics.items()]
     return (
         view.id,
         view.state,
@@ -138,13 +139,13 @@ def _row(view: RunView) -> tuple[str, ...]:
     )
 
 
-def _charts(summary: Mapping[str, Any]) -> Iterator[str]:
+def _charts(summary: Summary) -> Iterator[str]:
     """Yield a chart of each metric, beside its validation, over the epochs."""
     series: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for epoch in epochs_of(summary):
-        x = as_number(epoch["epoch"])
-        for name, value in logs_of(epoch).items():
-            y, metric = as_number(value), name.removeprefix("val_")
+    for epoch in summary.epochs:
+        x = epoch.number
+        for name, y in epoch.logs.items():
+            metric = name.removeprefix("val_")
             if x is not None and y is not None:
                 series.setdefault(metric, {}).setdefault(name, []).append((x, y))
     for group in series.values():
@@ -155,14 +156,12 @@ def _comparable(view: RunView) -> Iterator[tuple[str, Any]]:
     for name, value in view.as_json().items():
         if name not in _NOT_COMPARED:
             yield from _leaves(name, value)
-    summary = view.summary or {}
-    yield from _leaves("metrics", view.metrics)
-    for name in ("global_batch", "steps", "examples_per_second", "restarts"):
-        yield from _leaves(name, summary.get(name))
-    yield from _leaves("data", summary.get("data"))
-    timing = summary.get("timing")
-    timing = timing if isinstance(timing, dict) else {}
-    yield from _leaves("timing", {k: v for k, v in timing.items() if k not in ("tasks", "slowest")})
+    summary = view.facts
+    yield from _leaves("metrics", summary.metrics)
+    for name in ("global_batch", "steps", "examples_per_second", "restarts", "data"):
+        yield from _leaves(name, getattr(summary, name))
+    for name in ("total", *PARTS) if summary.timing else ():
+        yield f"timing.{name}", getattr(summary.timing, name)
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:

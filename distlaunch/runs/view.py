@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distlaunch import files, timestamps
+from distlaunch import files, summary, timestamps
 from distlaunch.errors import DistlaunchError, GoogleError, os_reason
 from distlaunch.local import run_folder
-from distlaunch.local.run_folder import RECORD, SUMMARY, RunFolder
+from distlaunch.local.run_folder import RECORD, RunFolder
 from distlaunch.runs.record import RUNNING, read_record
-from distlaunch.summary import as_number, epochs_of, logs_of
+from distlaunch.summary import Summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,13 +66,9 @@ class RunView:
         return asdict(self)
 
     @property
-    def metrics(self) -> dict[str, float]:
-        """The numbers of the last epoch's logs."""
-        last = epochs_of(self.summary or {})[-1:]
-        numbers = (
-            (name, as_number(value)) for each in last for name, value in logs_of(each).items()
-        )
-        return {name: value for name, value in numbers if value is not None}
+    def facts(self) -> Summary:
+        """The facts of its summary."""
+        return Summary.parse(self.summary)
 
 
 def local_runs(project: Path) -> list[RunView]:
@@ -250,5 +246,7 @@ def _read_remote(engine: Engine, job_dir: str | None) -> dict[str, Any] | None:
     if job_dir is None:
         return None
     with suppress(GoogleError, ValueError):
-        return files.parse_object(engine.read_file(f"{job_dir.rstrip('/')}/{SUMMARY}") or b"")
+        return files.parse_object(
+            engine.read_file(f"{job_dir.rstrip('/')}/{summary.FILE_NAME}") or b""
+        )
     return None

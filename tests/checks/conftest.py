@@ -13,7 +13,7 @@ import pytest
 from fake_registry import FakeRegistry
 
 from distlaunch import resources, scaffold
-from distlaunch.checks.data import check_data, record
+from distlaunch.checks.data import check_data
 from distlaunch.checks.preflight import project_problems
 from distlaunch.checks.project.image_runtime import describe_image
 from distlaunch.checks.trainer import find_trainer
@@ -24,7 +24,7 @@ from distlaunch.job.launch import LaunchRequest
 from distlaunch.job.load import load_job
 from distlaunch.job.vertex.view import job_request
 
-from .corpus.cases import EXAMPLES, TRAINING, Case, Result, records
+from .corpus.cases import EXAMPLES, TRAINING, Case, Result, records, write_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -142,13 +142,11 @@ class Project:
         return set(paths(self.folder, read_recipe(order.job, self.folder).ignore))
 
     def ran(self, training: dict[str, Any], validation: dict[str, Any] | None = None) -> None:
-        """Keep the record of a local run."""
-        summary = {"data": {"training": training, "validation": validation}}
-        source = self.folder / "trainer/data.py"
-        record.save(self.folder, source, record.hash_source(source), summary)
+        """Write the summary of a local run."""
+        write_run(self.folder, training, validation)
 
     def ran_on(self, pattern: str, *counts: int, argument: str = "", more: str = "") -> None:
-        """Write data.py with a pattern, or what computes it, and keep the record of a run."""
+        """Write data.py with a pattern, or what computes it, and the summary of a run."""
         imported = "from distlaunch_trainer import Records\n"
         read = f"def training():\n    return Records({argument or repr(pattern)}, parse)\n"
         self.write("trainer/data.py", f"{imported}{read}{more}")
@@ -174,7 +172,7 @@ class Project:
 
 @pytest.fixture
 def whole(pristine: Path, tmp_path: Path) -> Project:
-    """A project as `init` writes it, with the record of a local run."""
+    """A project as `init` writes it, with the summary of a local run."""
     made = Project(Path(shutil.copytree(pristine, tmp_path / "whole")))
     training = records(made.folder, TRAINING, *EXAMPLES)
     made.ran(training, records(made.folder, "data/validation-*.tfrecord", 200, 160))

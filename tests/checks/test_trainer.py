@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 import distlaunch
 from distlaunch import resources
 from distlaunch.checks import trainer
-from distlaunch.checks.data import record
+from distlaunch.checks.data import load_datasets
 from distlaunch.checks.trainer import find_trainer, parse_arguments
 from distlaunch.job.model import Program
 
@@ -79,12 +80,20 @@ def run_one_step(project, *overrides):
 
 @pytest.mark.slow
 def test_one_step_is_trained_and_the_data_are_recorded(whole):
-    (whole.folder / record.FILE_NAME).unlink()
+    shutil.rmtree(whole.folder / ".distlaunch")
     before = set(whole.folder.rglob("*"))
     assert run_one_step(whole) == []
     added = {path.name for path in set(whole.folder.rglob("*")) - before if path.suffix != ".pyc"}
-    assert added <= {".records-index.json", "__pycache__", ".distlaunch", "data.json", "local"}
-    data = record.load(whole.folder, whole.folder / "trainer/data.py")
+    assert added <= {
+        ".records-index.json",
+        "__pycache__",
+        ".distlaunch",
+        "check",
+        "summary.json",
+        "local",
+    }
+    data, unknown = load_datasets(whole.folder, whole.folder / "trainer/data.py")
+    assert unknown == ""
     assert (data["training"].examples, len(data["training"].files)) == (1437, 5)
     assert data["validation"].examples == 360
 

@@ -198,7 +198,7 @@ def test_what_was_not_measured_is_refused_with_a_run_that_would_measure_it(run, 
     ("words", "error"),
     [
         (["untimed"], "untimed: the time of its steps was not measured"),
-        (["foreign"], "foreign: summary.json is not the trainer's ('tasks')"),
+        (["foreign"], "foreign: the time of its steps was not measured"),
         (["text"], "text: the time of its steps was not measured"),
         (["no-tasks"], "no-tasks: summary.json is not the trainer's"),
         (["wide-1", "--machine", "n1-standard-5"], "unknown machine type; did you mean"),

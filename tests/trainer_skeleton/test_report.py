@@ -2,13 +2,24 @@ from __future__ import annotations
 
 import json
 import math
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from distlaunch_trainer.checkpoints import TrainingState
 from distlaunch_trainer.cluster import Role
-from distlaunch_trainer.report import Report, write_summary
+from distlaunch_trainer.data_setup import TrainingData
+from distlaunch_trainer.pipeline import Data
+from distlaunch_trainer.plan import BatchPlan
+from distlaunch_trainer.report import Report, epoch_record, write_summary
+from distlaunch_trainer.run_facts import hash_modules, run_summary
+from distlaunch_trainer.step_timing import StepTimes, timing_of_steps
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "summary.json").read_text())
 
 CHIEF = Role()
 WORKER = Role("worker:0", ("chief", "worker:0"), ("127.0.0.1:1", "127.0.0.1:2"))
@@ -71,3 +82,38 @@ def test_the_summary_holds_the_facts_and_the_steady_rate(tmp_path, monkeypatch, 
         "examples_per_second": median,
         "restarts": 2,
     }
+
+
+def test_the_summary_is_the_golden_file(tmp_path, monkeypatch):
+    for name, text in (("data.py", "A = 1\n"), ("task.py", ""), ("model.py", ""), ("b.py", "")):
+        (tmp_path / name).write_text(text)
+    program = SimpleNamespace(__file__=str(tmp_path / "task.py"))
+    monkeypatch.setitem(sys.modules, "__main__", program)
+    monkeypatch.delenv("DISTLAUNCH_RESTARTS", raising=False)
+    tasks = ("chief", "worker:0")
+    steps = np.array([0.5, 0.5])
+    exchanged = (steps / 4, steps / 2)
+    times = {n: StepTimes(steps, steps / 8, e) for n, e in zip(tasks, exchanged, strict=True)}
+    timing = timing_of_steps(times)
+    of_epoch = {name: value for name, value in timing.items() if name != "tasks"}
+    figures = {"examples": 1437, "learning_rate": 0.5, "timing": of_epoch}
+    history = [
+        epoch_record(0, 23, {"loss": 0.5, "val_loss": 0.75}, seconds=4.0, **figures),
+        epoch_record(1, 46, {"loss": math.nan, "f1_score": [0.5, 1.0]}, seconds=2.0, **figures),
+    ]
+    file = {"path": "data/train-0.tfrecord", "bytes": 45313, "modified_ns": 17, "examples": 1437}
+    records = {"kind": "records", "pattern": "data/train-*.tfrecord", "files": [file]}
+    progress = TrainingState(0, 1437, 64, 240, 0, 10_000, 23, "float32")
+    final = TrainingState(46, 1437, 64, 240, 0, 10_000, 23, "float32", history=history)
+    training = Data(None, BatchPlan(1437, 64, 2), records)
+    validation = Data(None, BatchPlan(360, 64, 2), {"kind": "arrays"})
+    data = TrainingData(training, validation, progress, None)
+    summary = run_summary(data, final, SimpleNamespace(replicas=2), tasks) | {
+        "model": "/jobs/digits/model",
+        "model_files": ["model.keras", "saved_model/saved_model.pb"],
+        "timing": timing,
+        "gradient_bytes": 51_240,
+        "machine": {"cpus": 4, "gpus": [], "memory_bytes": 16_000_000_000},
+        "data_modules": hash_modules(),
+    }
+    assert write_summary(str(tmp_path), summary) == GOLDEN

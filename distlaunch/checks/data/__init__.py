@@ -1,29 +1,37 @@
 """The data of the bundled trainer against the cluster.
 
-What the data are comes from the last local run (`record`), and what the cluster makes of them from
-the trainer's own arithmetic (`sharding`).
+What the data are comes from the ``summary.json`` of the newest local run, and what the cluster
+makes of them from the trainer's own arithmetic (`sharding`). A summary holds while the modules
+beside the program are those that the run had, and the local files that match a pattern have the
+same sizes and modification times. Files in a bucket are taken to be unchanged.
 """
 
 from __future__ import annotations
 
+import glob
+import hashlib
 import os.path
 import posixpath
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from distlaunch.checks.data import record, sharding
+from distlaunch import summary
+from distlaunch.checks.data import sharding
 from distlaunch.checks.data.sharding import DataPlan
 from distlaunch.checks.problem import Problem, error, warning
 from distlaunch.checks.project.image_runtime import tensorflow_tag
+from distlaunch.files import read_regular
+from distlaunch.paths import CHECKED, LOCAL_JOBS
+from distlaunch.summary import Summary
 from distlaunch.text import plural
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
-    from distlaunch.checks.data.record import DataFile, DatasetRecord
     from distlaunch.checks.data.sharding import TrainingMachines
     from distlaunch.checks.project.image_runtime import ImageRuntime
     from distlaunch.checks.trainer import Trainer
@@ -39,6 +47,98 @@ _OPTIONS = ("--batch-size", "--global-batch-size", "--shards", "--steps-per-epoc
 # The data may be other ones in the cloud where data.py looks at its surroundings.
 _MAY_DIFFER = re.compile(r"\b(environ|getenv|argv|exists|is_dir|is_file)\b")
 _TRAINER_IMPORT = re.compile(r"\bdistlaunch_trainer\b")  # Records, Arrays
+_NOT_OF_DATA = ("model.py", "task.py")  # modules beside data.py
+_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9.+-]*://|/gcs/")
+_NOT_RECORDED = "not recorded by a local run yet"
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A TFRecord file."""
+
+    path: str
+    size: int
+    modified_ns: int
+    examples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """The training or the validation data, as the trainer wrote them into ``summary.json``."""
+
+    kind: str  # arrays, csv, images, records, tfds; a user's: dataset
+    examples: int | None = None  # None if the trainer has not counted them
+    batch: int | None = None  # the global batch of a dataset
+    pattern: str = ""  # of records, as their files
+    files: tuple[DataFile, ...] = ()
+
+    @classmethod
+    def parse(cls, content: Mapping[str, Any]) -> Dataset:
+        """Read a part of ``data``; an error that Python raises is raised if it is damaged."""
+        files = [
+            DataFile(each["path"], each["bytes"], each["modified_ns"], each["examples"])
+            for each in content.get("files", ())
+        ]
+        pattern, batch = content.get("pattern", ""), content.get("batch")
+        return cls(content["kind"], content["examples"], batch, pattern, tuple(files))
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is read from files of this machine."""
+        return bool(self.pattern) and _REMOTE.match(self.pattern) is None
+
+    def is_unchanged(self, project: Path) -> bool:
+        """Whether its pattern matches the same files, with the same sizes and times."""
+        current = set()
+        for match in glob.glob(self.pattern, root_dir=project):  # noqa: PTH207
+            path = Path(os.path.normpath(project / match))
+            if not path.name.startswith("."):
+                with suppress(OSError):
+                    stat = path.stat()
+                    current.add((path, stat.st_size, stat.st_mtime_ns))
+        return current == {
+            (Path(os.path.normpath(project / file.path)), file.size, file.modified_ns)
+            for file in self.files
+        }
+
+
+def load_datasets(project: Path, source: Path) -> tuple[dict[str, Dataset], str]:
+    """Return the ``training`` and ``validation`` data of the newest run that recorded them.
+
+    Without, and if the project has changed since, there are none, and the reason is returned.
+    """
+    paths = [*(project / LOCAL_JOBS).glob(f"*/{summary.FILE_NAME}"), project / CHECKED]
+    runs = (Summary.parse(summary.read(path)) for path in sorted(paths, key=_age))
+    run = next((run for run in runs if run.data and run.data_modules), Summary())
+    try:
+        datasets = {name: Dataset.parse(part) for name, part in run.data.items() if part}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        datasets = {}
+    if "training" not in datasets:
+        return {}, _NOT_RECORDED
+    if run.data_modules != hash_modules(source):
+        name = source.relative_to(project).as_posix()
+        return {}, f"{name} or a module beside it has changed since the last local run"
+    for dataset in datasets.values():
+        if dataset.is_local and not dataset.is_unchanged(project):
+            return {}, f"files of {dataset.pattern} have changed since the last local run"
+    return datasets, ""
+
+
+def _age(path: Path) -> float:
+    try:
+        return -path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def hash_modules(source: Path) -> str:
+    """Return the hash of a ``data.py`` and the modules beside it, as the trainer computes it."""
+    digest = hashlib.sha256()
+    for path in sorted(source.parent.glob("*.py")):
+        if path.name not in _NOT_OF_DATA:
+            digest.update(path.name.encode() + b"\0" + read_regular(path))
+    return digest.hexdigest()
 
 
 def check_data(
@@ -58,12 +158,7 @@ def check_data(
     text = path.read_text(encoding="utf-8", errors="replace")
     source = path.relative_to(launch.folder).as_posix()
     location = DataLocation(launch, source, text, frozenset(included), runtime)
-    datasets: dict[str, DatasetRecord] = {}
-    unknown = ""
-    try:
-        datasets = record.load(launch.folder, path)
-    except record.DataUnknown as reason:
-        unknown = str(reason)
+    datasets, unknown = load_datasets(launch.folder, path)
     problems = [*filter(None, map(location.problem, datasets.values()))]
     plan, machines = None, sharding.training_machines(request)
     if machines and _is_predictable(launch, trainer):
@@ -95,7 +190,7 @@ def _with_severity(problems: list[Problem], location: DataLocation) -> list[Prob
 
 
 def _data_plan(
-    training: DatasetRecord | None,
+    training: Dataset | None,
     machines: TrainingMachines,
     options: Namespace,
     location: DataLocation,
@@ -114,7 +209,7 @@ def _data_plan(
     return DataPlan(replicas, batch, shards, examples, steps, files or None)
 
 
-def _examples(dataset: DatasetRecord, location: DataLocation) -> int | None:
+def _examples(dataset: Dataset, location: DataLocation) -> int | None:
     files = location.files(dataset)
     if files == dataset.files:
         return dataset.examples
@@ -135,13 +230,13 @@ class DataLocation:
     included: frozenset[str]
     runtime: ImageRuntime
 
-    def files(self, dataset: DatasetRecord) -> tuple[DataFile, ...]:
+    def files(self, dataset: Dataset) -> tuple[DataFile, ...]:
         """Return the files that the container has; all of them where that is not known."""
         if self.runtime.own or not dataset.is_local:
             return dataset.files
         return tuple(filter(self._is_included, dataset.files)) or dataset.files
 
-    def problem(self, dataset: DatasetRecord) -> Problem | None:
+    def problem(self, dataset: Dataset) -> Problem | None:
         """Return why the container has no file of a dataset."""
         if not dataset.is_local or self.runtime.own:
             return None
@@ -177,7 +272,7 @@ class DataLocation:
         remedy += f"{target}/{posixpath.basename(pattern)}"
         return report("data-on-this-machine", self.source, what, remedy)
 
-    def _not_in_image(self, dataset: DatasetRecord) -> Problem:
+    def _not_in_image(self, dataset: Dataset) -> Problem:
         paths = [self._paths_in_project(file)[-1] for file in dataset.files]
         folder = posixpath.commonpath([posixpath.dirname(path) for path in paths]) or paths[0]
         if self.runtime.own_ignore:

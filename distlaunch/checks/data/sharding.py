@@ -104,11 +104,11 @@ class DataPlan:
         return [size for size in range(1, shards + 1) if shards % size == 0]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain data; ``is_all`` is kept for scripts that read it."""
+        """Return it as plain data."""
         names = ("files", "examples", "replicas", "global_batch", "rows", "last_rows", "shards")
         steps = self.requested_steps or self.steps
         values = {name: getattr(self, name) for name in (*names, "unknown")}
-        return values | {"steps_per_epoch": steps, "is_all": True}
+        return values | {"steps_per_epoch": steps}
 
     def lines(self) -> list[str]:
         """Return the lines of the plan that `check` prints."""

@@ -6,31 +6,12 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from distlaunch.summary import as_number
+from distlaunch.summary import PARTS, Summary, Timing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from distlaunch.local.compare.variants import Variant
-
-PARTS = ("input", "compute", "exchange", "wait")
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Seconds of a step: the whole and its parts, and who came last to the all-reduce."""
-
-    total: float
-    input: float
-    compute: float
-    exchange: float
-    wait: float
-    slowest: Mapping[str, float]  # the share of steps in which a task was the last one
-
-    def share(self, part: str) -> float:
-        """Return the share of the step that a part takes."""
-        value: float = getattr(self, part)
-        return value / self.total if self.total > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,34 +108,20 @@ class VariantFigures:
         return next((run.gradient_bytes for run in self.runs if run.gradient_bytes), None)
 
 
-def measurement(summary: Mapping[str, object], round_: int, seconds: float) -> Measurement | None:
-    """Return the figures of a run's ``summary.json``; None if it has no speed."""
-    speed = as_number(summary.get("examples_per_second"))
+def measurement(summary: Summary, round_: int, seconds: float) -> Measurement | None:
+    """Return the figures of a run; None if it has no speed."""
+    speed = summary.examples_per_second
     if not speed or speed <= 0:
         return None
-    epochs = summary.get("epochs")
     return Measurement(
         round_,
         seconds,
         speed,
-        _timing(summary.get("timing")),
-        as_number(summary.get("gradient_bytes")),
-        as_number(summary.get("global_batch")),
-        len(epochs) if isinstance(epochs, list) else None,
+        summary.timing,
+        summary.gradient_bytes,
+        summary.global_batch,
+        len(summary.epochs),
     )
-
-
-def _timing(value: object) -> Timing | None:
-    """Read the key ``timing`` of ``summary.json``; None if a part is missing."""
-    if not isinstance(value, dict):
-        return None
-    parts = {name: as_number(value.get(name)) for name in ("total", *PARTS)}
-    known = {name: number for name, number in parts.items() if number is not None}
-    if len(known) < len(parts):
-        return None
-    slowest = value.get("slowest")
-    shares = slowest.items() if isinstance(slowest, dict) else ()
-    return Timing(**known, slowest={str(name): as_number(share) or 0.0 for name, share in shares})
 
 
 def with_ratios(all_figures: Sequence[VariantFigures]) -> list[VariantFigures]:

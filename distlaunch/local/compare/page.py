@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.files import atomic_write
-from distlaunch.local.compare.figures import PARTS
+from distlaunch.summary import PARTS
 from distlaunch.text import duration
 from distlaunch.ui.chart import bars
 

@@ -22,6 +22,7 @@ from distlaunch.local.compare.variants import FIT_PROJECT, with_whole_machine, w
 from distlaunch.local.host_resources import this_machine
 from distlaunch.local.run_plan import plan_run
 from distlaunch.local.runner import Runner
+from distlaunch.summary import Summary
 from distlaunch.text import duration, plural
 from distlaunch.ui.progress import Progress
 from distlaunch.ui.progress_view import ProgressView
@@ -175,7 +176,7 @@ class Rounds:
         seconds = time.monotonic() - started
         if code in STOPPED_CODES:
             return False
-        run = measurement(folder.summary() or {}, number, seconds) if code == 0 else None
+        run = measurement(Summary.parse(folder.summary()), number, seconds) if code == 0 else None
         logs = str(folder.task_logs)
         if run is None:
             text = f"exit code {code}" if code else "no examples_per_second in summary.json"

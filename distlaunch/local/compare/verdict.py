@@ -11,7 +11,8 @@ from distlaunch.text import plural
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from distlaunch.local.compare.figures import Timing, VariantFigures
+    from distlaunch.local.compare.figures import VariantFigures
+    from distlaunch.summary import Timing
 
 # TensorFlow's profiler, op_stats_to_input_pipeline_analysis.cc: kModeratelyInfeedBoundThreshold-
 # InPercent and kHighlyInfeedBoundThresholdInPercent, of the time of a step.

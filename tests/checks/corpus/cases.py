@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from distlaunch.checks.data import record
+from distlaunch.checks.data import hash_modules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,11 +65,8 @@ class Case:
         for name, content in self.files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(content.replace(REGISTRY, registry))
-        source = folder / "trainer/data.py"
-        if source.exists():
-            training = self.data or records(folder, TRAINING, *EXAMPLES)
-            summary = {"data": {"training": training, "validation": None}}
-            record.save(folder, source, record.hash_source(source), summary)
+        if (folder / "trainer/data.py").exists():
+            write_run(folder, self.data or records(folder, TRAINING, *EXAMPLES))
         return folder
 
 
@@ -110,6 +107,16 @@ def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
         else:
             merged[key] = value
     return merged
+
+
+def write_run(folder: Path, training: Any, validation: Any = None) -> Path:
+    """Write the summary of a local run, and return its path."""
+    modules = hash_modules(folder / "trainer/data.py")
+    data = {"training": training, "validation": validation}
+    path = folder / ".distlaunch/local/20261126-120000/summary.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"data": data, "data_modules": modules}))
+    return path
 
 
 def records(folder: Path, pattern: str, *counts: int) -> dict[str, Any]:

@@ -1,7 +1,14 @@
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
+
 import pytest
 
+from distlaunch.checks.data import hash_modules, load_datasets
+
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "summary.json").read_text())
 ON_LAPTOP = "data-on-this-machine"
 
 
@@ -26,6 +33,43 @@ def test_a_changed_project_has_unknown_data_and_the_cluster_is_checked(whole):
     assert whole.data_codes(whole.cluster(7)) == [("error", "shards-not-divided")]
     whole.write("trainer/data.py", "def training():\n    return load()\n")
     assert whole.data_codes(whole.cluster(7)) == []
+
+
+def test_modules_have_the_hash_of_the_golden_file(tmp_path):
+    for name, text in (("data.py", "A = 1\n"), ("task.py", ""), ("model.py", ""), ("b.py", "")):
+        (tmp_path / name).write_text(text)
+    assert hash_modules(tmp_path / "data.py") == GOLDEN["data_modules"]
+
+
+def test_data_are_known_while_the_modules_and_the_files_are_unchanged(whole):
+    def unknown():
+        return load_datasets(whole.folder, whole.folder / "trainer/data.py")[1]
+
+    file = whole.folder / "data/train-00000-of-00005.tfrecord"
+    modified = file.stat().st_mtime_ns
+    changed = "files of data/train-*.tfrecord have changed since the last local run"
+    os.utime(file, ns=(0, modified + 1))
+    assert unknown() == changed
+    os.utime(file, ns=(0, modified))
+    assert unknown() == ""
+    whole.write("data/train-00005-of-00005.tfrecord", "")
+    whole.write("trainer/model.py", "")
+    assert unknown() == changed
+    whole.write("trainer/config.py", "")
+    changed = "trainer/data.py or a module beside it has changed since the last local run"
+    assert unknown() == changed
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{}", "[]", '{"data_modules": "", "data": {"training": []}}']
+)
+def test_a_newer_run_without_data_is_passed_over(whole, content):
+    source, path = whole.folder / "trainer/data.py", ".distlaunch/local/20261126-130000"
+    whole.write(f"{path}/summary.json", content)
+    assert load_datasets(whole.folder, source)[0]["training"].examples == 1437
+    for each in (whole.folder / ".distlaunch/local").glob("*0000/summary.json"):
+        each.write_text(content)
+    assert load_datasets(whole.folder, source) == ({}, "not recorded by a local run yet")
 
 
 @pytest.fixture

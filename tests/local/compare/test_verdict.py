@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.local.compare.figures import Measurement, Timing, VariantFigures, with_ratios
+from distlaunch.local.compare.figures import Measurement, VariantFigures, with_ratios
 from distlaunch.local.compare.variants import Variant
 from distlaunch.local.compare.verdict import judge
+from distlaunch.summary import Timing
 
 BATCH = 64
 

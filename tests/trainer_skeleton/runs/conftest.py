@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import keras
 import numpy as np
 import pytest
+from json_schemas import load_checked
 
 from distlaunch import scaffold
 
@@ -73,7 +74,7 @@ class Project:
         return self.host.run(module, *arguments, cwd=self.folder, env=env)
 
     def summary(self, job: str) -> dict:
-        return json.loads((self.folder / job / "summary.json").read_text())
+        return load_checked("summary", (self.folder / job / "summary.json").read_text())
 
     def events(self, job: str, task: str, attempt: int = 1) -> list[dict]:
         path = self.folder / job / f"task-logs/attempt-{attempt}/{task}.events.jsonl"

@@ -40,6 +40,7 @@ from .report import (
 )
 from .run_facts import (
     gradient_bytes,
+    hash_modules,
     machine_facts,
     nothing_to_train_message,
     run_facts,
@@ -106,6 +107,7 @@ class Run(AbstractContextManager):
         self._loop: Loop | CoordinatorLoop | None = None
         self._final: TrainingState | None = None
         self._results: dict[str, Any] = {}
+        self._data_modules = hash_modules()
 
     @property
     def strategy(self) -> tf.distribute.Strategy:
@@ -329,6 +331,7 @@ class Run(AbstractContextManager):
             "timing": self._loop.timing if self._loop else None,
             "gradient_bytes": gradient_bytes(model),
             "machine": machine_facts(),
+            "data_modules": self._data_modules,
         }
         summary |= self._results
         self._results |= {"model": folders.model, "summary": write_summary(folders.job, summary)}

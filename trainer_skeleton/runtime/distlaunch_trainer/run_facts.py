@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -73,6 +76,22 @@ def run_summary(
             "validation": data.validation.describe() if data.validation else None,
         },
     }
+
+
+def hash_modules() -> str | None:
+    """Return a hash of the modules beside the program, as `distlaunch check` computes it, too.
+
+    By it the launcher knows whether ``data.py`` is still the one that these data come from. The
+    program itself and ``model.py`` are left out.
+    """
+    program = getattr(sys.modules["__main__"], "__file__", None)
+    if program is None:
+        return None
+    digest = hashlib.sha256()
+    for path in sorted(Path(program).parent.glob("*.py")):
+        if path.name not in ("model.py", "task.py") and path.is_file():
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
 
 
 def machine_facts() -> dict[str, Any]:
