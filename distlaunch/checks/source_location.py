@@ -62,9 +62,6 @@ _POOL_FIELDS = {
     ".image": ("{pool}.containerSpec.imageUri", "{pool}Config.imageUri"),
 }
 _SPECS = ("jobSpec", "trialJobSpec", "job_spec", "trial_job_spec")
-_MENTION = re.compile(r"\b(?:cluster|scheduling)\.[a-z_.]*[a-z]\b")
-_ACCELERATOR = re.compile(r"\baccelerator: \{type: (\w+), count: (\d+)\}")
-_DURATIONS = {"timeout: 7d": "timeout: 604800s", "max_wait: 24h": "max_wait: 86400s"}
 _KEY = re.compile(r"[a-z_]+(\.[\w-]+)*")
 _ONLY_IN_CONFIG = ("cluster.", "reduction_server")  # what --config replaces in distlaunch.yaml
 
@@ -73,7 +70,7 @@ def locate(problems: Iterable[Problem], launch: LaunchRequest) -> tuple[Problem,
     """Return problems with the location of the keys that they are about.
 
     That is the option of the command line that set the key; else file, line and column. With
-    ``--config`` keys and remedies are translated to the fields of that file.
+    ``--config`` keys are translated to the fields of that file; remedies are not.
     """
     own = _File(launch.folder / FILE_NAME)
     config = _ConfigFile(launch.config) if launch.config else None
@@ -96,8 +93,7 @@ def _located(
         steps, location = config.match(path)
         is_in_own = own_steps == len(own_path) or own_steps > steps
         if steps == len(path) or key.startswith(_ONLY_IN_CONFIG) or not is_in_own:
-            remedy = config.translate(problem.remedy, key)
-            return replace(problem, where=f"{location}: {dotted_path(path)}", remedy=remedy)
+            return replace(problem, where=f"{location}: {dotted_path(path)}")
     return replace(problem, where=f"{own_location}: {key}")
 
 
@@ -183,30 +179,6 @@ class _ConfigFile(_File):
             if field is not None:
                 return _path(".".join([field, *steps[length:]]))
         return None
-
-    def translate(self, remedy: str, key: str) -> str:
-        """Return the remedy of a problem at a key in the words of the file."""
-        if not self._is_ai_platform:
-            remedy = _ACCELERATOR.sub(r"acceleratorType: \1, acceleratorCount: \2", remedy)
-        for text, seconds in _DURATIONS.items():
-            remedy = remedy.replace(text, seconds)
-        for mention in _MENTION.findall(remedy):
-            if path := self.path(mention):
-                remedy = remedy.replace(mention, dotted_path(path))
-        section = ".".join(key.split(".")[:2])
-        count = f"{section}.accelerator.count" if ".accelerator" in key else f"{section}.count"
-        keys = [f"{section}.machine", f"{section}.accelerator", count, "scheduling.timeout"]
-        keys += [
-            "scheduling.max_wait",
-            "service_account",
-            "tuning.trials",
-            "tuning.parallel_trials",
-        ]
-        for full in keys:
-            if path := self.path(full):
-                leaf = full.rpartition(".")[2]
-                remedy = re.sub(rf"(?<![\w.{{])(?<!, ){leaf}: ", f"{path[-1]}: ", remedy)
-        return remedy
 
 
 def _path(key: str) -> _Path:

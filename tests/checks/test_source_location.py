@@ -45,11 +45,11 @@ def locate_key(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     job = load_job(tmp_path).job
 
-    def run(key, config=None, remedy="remedy", **order):
+    def run(key, config=None, **order):
         config = tmp_path / config if config else None
-        problem = warning("code", key, "--epochs", remedy)
+        problem = warning("code", key, "--epochs", "remedy")
         [located] = locate([problem], LaunchRequest(tmp_path, job, config=config, **order))
-        return located.where if remedy == "remedy" else located.remedy
+        return located.where
 
     return run
 
@@ -95,29 +95,3 @@ def test_a_key_that_the_command_line_sets_has_its_option(locate_key):
 )
 def test_with_config_a_key_has_the_location_of_its_field_there(locate_key, key, config, location):
     assert locate_key(key, config) == location
-
-
-@pytest.mark.parametrize(
-    ("key", "remedy", "vertex", "ai_platform"),
-    [
-        (COUNT, "write count: 4, or", "write acceleratorCount: 4, or", "write count: 4, or"),
-        (TYPE, "or machine: n1-big", "or machineType: n1-big", "or masterType: n1-big"),
-        (
-            "cluster.workers.count",
-            "set cluster.workers.count: 1, 2 or 3",
-            f"set {SECOND}.replicaCount: 1, 2 or 3",
-            "set trainingInput.workerCount: 1, 2 or 3",
-        ),
-        (
-            TYPE,
-            "accelerator: {type: NVIDIA_TESLA_T4, count: 1}",
-            "acceleratorType: NVIDIA_TESLA_T4, acceleratorCount: 1",
-            "acceleratorConfig: {type: NVIDIA_TESLA_T4, count: 1}",
-        ),
-        ("scheduling.timeout", "write timeout: 7d", "write timeout: 604800s", "maxRunningTime: "),
-    ],
-)
-def test_with_config_a_remedy_names_its_fields(locate_key, key, remedy, vertex, ai_platform):
-    assert locate_key(key, "spec.yaml", remedy=remedy) == vertex
-    assert ai_platform in locate_key(key, "ai.yaml", remedy=remedy)
-    assert locate_key(key, remedy=remedy) == remedy
