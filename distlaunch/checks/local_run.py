@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from distlaunch.checks import source_location, trainer
-from distlaunch.checks.project import bundled_trainer, imports
+from distlaunch.checks.project import imports
 from distlaunch.checks.project.image_runtime import ImageRuntime
 from distlaunch.checks.project.requirements import ImageRequirements
 from distlaunch.errors import Diagnostic, ProjectError
@@ -68,4 +68,4 @@ def _problems(launch: LaunchRequest, bundled: Trainer | None) -> Iterator[Proble
     if not any(each in path for each in "/$") and "PYTHONPATH" not in os.environ:
         yield from imports.start_problems(code, job)
     if bundled:
-        yield from bundled_trainer.code_problems(bundled, job, folder)
+        yield from trainer.code_problems(bundled, job, folder)

@@ -1,4 +1,4 @@
-"""Machines, accelerators and regions of a job, compared with the catalogue.
+"""Machines, accelerators and regions of a job against the catalogue, and what to use instead.
 
 A contradiction to the catalogue is an error; a name that it does not have is a warning.
 """
@@ -13,7 +13,6 @@ from distlaunch.checks.problem import error, warning
 from distlaunch.errors import did_you_mean
 from distlaunch.job.machine_catalogue import (
     FILE_NAME,
-    Catalogue,
     chips,
     offered_as,
     suggest_accelerator,
@@ -28,13 +27,16 @@ if TYPE_CHECKING:
     from datetime import date
 
     from distlaunch.checks.problem import Problem
-    from distlaunch.job.machine_catalogue import MachineType
+    from distlaunch.job.machine_catalogue import Catalogue, MachineType
     from distlaunch.job.vertex.view import JobRequest, PoolRequest
 
 _MOST_ALTERNATIVES = 2
 _MAINLANDS = {"northamerica": "us"}
 _NEXT_TO = {"southamerica": "us", "africa": "europe", "me": "europe"}
 _NOT_IN_CATALOGUE = {"TPU_V4_POD"}  # of Google's AcceleratorType
+_MOST_ALTERNATIVES = 2
+_MAINLANDS = {"northamerica": "us"}
+_NEXT_TO = {"southamerica": "us", "africa": "europe", "me": "europe"}
 
 
 def problems(request: JobRequest, catalogue: Catalogue, today: date) -> Iterator[Problem]:

@@ -11,7 +11,6 @@ from distlaunch.background import BackgroundTask
 from distlaunch.checks import data, limits, machines, required_fields, source_location, trainer
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project import (
-    bundled_trainer,
     dockerfile,
     fit_calls,
     gpus,
@@ -193,7 +192,7 @@ def project_problems(
         yield from requirements.problems(listed)
     yield from gpus.build_problems(listed, request)
     if bundled:
-        yield from bundled_trainer.problems(bundled, job, request, listed, launch.folder)
+        yield from trainer.problems(bundled, job, request, listed, launch.folder)
 
 
 def _sorted(problems: Iterable[Problem]) -> tuple[Problem, ...]:

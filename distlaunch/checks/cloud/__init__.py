@@ -12,12 +12,21 @@ from typing import TYPE_CHECKING
 
 from distlaunch.background import BackgroundTask
 from distlaunch.checks.cloud import quota
-from distlaunch.checks.cloud.context import CloudContext, NotChecked, no_credentials, not_checked
-from distlaunch.checks.cloud.images import image_problems, named_images, pushed_image
-from distlaunch.checks.cloud.project import api_problems, billing_problems, project_problems
+from distlaunch.checks.cloud.context import (
+    CloudContext,
+    NotChecked,
+    api_problems,
+    billing_problems,
+    no_credentials,
+    not_checked,
+    project_problems,
+)
 from distlaunch.checks.cloud.resources import (
     bucket,
     distance_problems,
+    image_problems,
+    named_images,
+    pushed_image,
     repository,
     resource_problems,
     service_account,

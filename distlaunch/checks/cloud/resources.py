@@ -1,4 +1,4 @@
-"""The bucket, the image repository and the service accounts of a job."""
+"""The bucket, the image repository, the service accounts and the existing images of a job."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from distlaunch.checks.cloud.context import not_checked
-from distlaunch.checks.cloud.project import get_project
+from distlaunch.checks.cloud.context import TIMEOUT, get_project, not_checked
 from distlaunch.checks.machines import mainland
 from distlaunch.checks.problem import error, warning
-from distlaunch.errors import GoogleError
+from distlaunch.checks.project.dockerfile import program_problems
+from distlaunch.errors import GoogleError, ImageError
+from distlaunch.image.entrypoint import read_config
+from distlaunch.image.reference import Reference
+from distlaunch.job import reduction_server, vertex
 from distlaunch.text import join_names
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.cloud.context import CloudContext
     from distlaunch.checks.problem import Problem
     from distlaunch.image.reference import GoogleRepository
+    from distlaunch.job.model import Job
 
 # Roles with artifactregistry.repositories.downloadArtifacts; custom roles may have it.
 _ROLES_THAT_PULL = re.compile(
@@ -266,3 +270,59 @@ def _create_repository(target: GoogleRepository) -> str:
 
 def _create_and_set(target: GoogleRepository) -> str:
     return f"run '{_create_repository(target)}' and set image.repository: {target}/NAME"
+
+
+def named_images(context: CloudContext) -> list[Reference]:
+    """Return the images that the job's pools name, but for that of Google's Reduction Server."""
+    pools = [pool for pool in context.request.pools if pool.role != reduction_server.KEY]
+    uris = dict.fromkeys(pool.image for pool in pools)
+    return [image for uri in uris if (image := _parse(uri))]
+
+
+def pushed_image(job: Job) -> Reference | None:
+    """Return the image that is built for a job, without a tag; None if none is."""
+    repository = job.image.repository if vertex.needs_image(job) else None
+    return _parse(repository)
+
+
+def image_problems(context: CloudContext, image: Reference) -> Iterator[Problem]:
+    """Yield that an image does not exist, or is for other machines than the job's."""
+    from distlaunch.image.registry.client import Registry
+    from distlaunch.image.registry.manifests import WrongPlatform
+    from distlaunch.image.registry.transport import RetryPolicy
+
+    connect, read = TIMEOUT
+    try:
+        with Registry(image, policy=RetryPolicy(connect, read, retries=1)) as registry:
+            contents = read_config(registry.image().config)
+        for uri in {pool.image for pool in context.request.pools if _parse(pool.image) == image}:
+            yield from program_problems(context.launch.job, contents, str(image), uri)
+    except WrongPlatform as problem:
+        if _runs_on_amd64(context, image):
+            yield _image_error("image-architecture", image, problem)
+    except ImageError as problem:
+        if getattr(problem, "status", 0) in (404, 412):  # of a registry: no such image, or no more
+            yield _image_error("image-missing", image, problem)
+        else:
+            yield not_checked(str(image), problem)
+
+
+def _runs_on_amd64(context: CloudContext, image: Reference) -> bool:
+    """Whether a machine with an image is for amd64, or unknown."""
+    kinds = [
+        context.catalogue.machines.get(pool.machine)
+        for pool in context.request.pools
+        if _parse(pool.image) == image
+    ]
+    return any(kind is None or kind.architecture == "amd64" for kind in kinds)
+
+
+def _parse(text: str | None) -> Reference | None:
+    try:
+        return Reference.parse(text) if text else None
+    except ImageError:
+        return None  # another check reports it
+
+
+def _image_error(code: str, image: Reference, problem: ImageError) -> Problem:
+    return error(code, str(image), problem.what, problem.remedy)
