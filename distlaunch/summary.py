@@ -180,11 +180,11 @@ def _epoch(content: Mapping[str, Any]) -> Epoch:
 
 
 def _timing(content: object) -> Timing | None:
-    """Return a timing, None if a part of it is missing."""
+    """Return a timing, None if a part of it is missing or it has no time."""
     section = _section(content)
     names = ("total", *PARTS)
     parts = {name: value for name in names if (value := as_number(section.get(name))) is not None}
-    if len(parts) < len(names):
+    if len(parts) < len(names) or not parts["total"]:
         return None
     slowest = _section(section.get("slowest")).items()
     shares = {name: as_number(share) or 0.0 for name, share in slowest}

@@ -40,7 +40,7 @@ def measured_run(view: RunView) -> MeasuredRun:
             "trainer; pass another run"
         )
     timing = view.facts.timing
-    if timing is None or not timing.total:
+    if timing is None:
         raise DistlaunchError(
             f"{view.id}: the time of its steps was not measured (an older trainer, parameter "
             "servers, a TPU or a fit script); run the trainer again with 'distlaunch local'"
@@ -102,6 +102,5 @@ def _cores_of_host(configuration: Mapping[str, Any]) -> int | None:
 
 
 def _noise(summary: Summary) -> float:
-    timings = [epoch.timing for epoch in summary.epochs[1:] if epoch.timing]
-    totals = [timing.total for timing in timings if timing.total]
+    totals = [epoch.timing.total for epoch in summary.epochs[1:] if epoch.timing]
     return max([_LEAST_NOISE, *(abs(total / fmean(totals) - 1) for total in totals)])

@@ -49,7 +49,6 @@ _MAY_DIFFER = re.compile(r"\b(environ|getenv|argv|exists|is_dir|is_file)\b")
 _TRAINER_IMPORT = re.compile(r"\bdistlaunch_trainer\b")  # Records, Arrays
 _NOT_OF_DATA = ("model.py", "task.py")  # modules beside data.py
 _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9.+-]*://|/gcs/")
-_NOT_RECORDED = "not recorded by a local run yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,28 +107,23 @@ def load_datasets(project: Path, source: Path) -> tuple[dict[str, Dataset], str]
     Without, and if the project has changed since, there are none, and the reason is returned.
     """
     paths = [*(project / LOCAL_JOBS).glob(f"*/{summary.FILE_NAME}"), project / CHECKED]
-    runs = (Summary.parse(summary.read(path)) for path in sorted(paths, key=_age))
+    paths.sort(key=lambda path: -path.stat().st_mtime if path.is_file() else 0.0)
+    runs = (Summary.parse(summary.read(path)) for path in paths)
     run = next((run for run in runs if run.data and run.data_modules), Summary())
     try:
+        is_current = run.data_modules == hash_modules(source)
         datasets = {name: Dataset.parse(part) for name, part in run.data.items() if part}
-    except (AttributeError, KeyError, TypeError, ValueError):
-        datasets = {}
+    except (AttributeError, KeyError, OSError, TypeError, ValueError):  # damaged, or a FIFO
+        is_current, datasets = False, {}
     if "training" not in datasets:
-        return {}, _NOT_RECORDED
-    if run.data_modules != hash_modules(source):
+        return {}, "not recorded by a local run yet"
+    if not is_current:
         name = source.relative_to(project).as_posix()
         return {}, f"{name} or a module beside it has changed since the last local run"
     for dataset in datasets.values():
         if dataset.is_local and not dataset.is_unchanged(project):
             return {}, f"files of {dataset.pattern} have changed since the last local run"
     return datasets, ""
-
-
-def _age(path: Path) -> float:
-    try:
-        return -path.stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def hash_modules(source: Path) -> str:
