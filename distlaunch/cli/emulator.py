@@ -15,17 +15,8 @@ if TYPE_CHECKING:
 
 PORT = 8085
 
-_FAULTS = """\
---faults is a list, e.g. stockout:us-central1,slow-states:2:
 
-\b
-  slow-states:SECONDS   keep jobs QUEUED, and then PENDING, for so long (5)
-  stockout:REGION       end jobs FAILED for want of machines; without REGION everywhere
-  no-start:REGION       keep jobs PENDING
-"""
-
-
-@click.command("emulator", epilog=_FAULTS)
+@click.command("emulator")
 @click.option(
     "--port",
     metavar="P",
@@ -61,7 +52,14 @@ _FAULTS = """\
     show_default=True,
     help="The location of the buckets.",
 )
-@click.option("--faults", metavar="SPEC", default="", help="Faults to inject; see below.")
+@click.option(
+    "--faults",
+    metavar="LIST",
+    default="",
+    help="Faults, separated by commas: slow-states[:SECONDS] keeps jobs QUEUED, and then PENDING, "
+    "for so long (5); stockout[:REGION] ends them FAILED for want of machines, everywhere without "
+    "REGION; no-start[:REGION] keeps them PENDING.",
+)
 @click.pass_obj
 def command(
     settings: Settings, /, *, run_with: RunWith, storage: Path | None, **values: Any

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal
 
 from distlaunch.emulator.buckets import BucketService
 from distlaunch.emulator.http import Server
+from distlaunch.emulator.job_runner import JobRunner, read_faults
 from distlaunch.emulator.jobs import JobService, message_types
 from distlaunch.emulator.logs import LogStore
-from distlaunch.emulator.run.job_runner import JobRunner, read_faults
 from distlaunch.emulator.store import Store
 from distlaunch.errors import DistlaunchError, UsageError, os_reason
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from distlaunch.emulator.http import Route
-    from distlaunch.emulator.run.replica_group import Backend
+    from distlaunch.emulator.replica_group import Backend
 
 RunWith = Literal["docker", "process"]
 
@@ -72,10 +72,10 @@ class Emulator:
 
     def _create_backend(self, storage: Path) -> Backend:
         if self.run_with == "docker":
-            from distlaunch.emulator.run.docker import DockerBackend
+            from distlaunch.emulator.docker import DockerBackend
 
             return DockerBackend(storage, self.url)
-        from distlaunch.emulator.run.process import ProcessBackend
+        from distlaunch.emulator.process import ProcessBackend
 
         if not self.project_dir.is_dir():
             raise UsageError(

@@ -111,9 +111,9 @@ class Server:
         self, environ: WSGIEnvironment, start_response: StartResponse
     ) -> Iterable[bytes]:
         request = Request(environ)
-        line = f"{request.method} {request.full_path.removesuffix('?')}"
         response = self._respond(request)
-        self._log_line(f"{line} {response.status_code}")
+        path = request.full_path.removesuffix("?")
+        self._log_line(f"{request.method} {path} {response.status_code}")
         return response(environ, start_response)
 
     def _respond(self, request: Request) -> Response:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from werkzeug.wrappers import Request
 
+    from distlaunch.emulator.job_runner import JobRunner
     from distlaunch.emulator.logs import LogStore
-    from distlaunch.emulator.run.job_runner import JobRunner
     from distlaunch.emulator.store import Store
 
 _MAX_PAGE_SIZE = 100

@@ -41,17 +41,12 @@ class OutputStream:
     Before each write it waits until the reader has room for it, so that a signal never waits for
     the reader. The descriptor isn't made non-blocking: other processes hold it too, such as a
     shell.
-
-    Attributes
-    ----------
-    is_hurried : bool
-        Whether a reader that takes nothing for a second is given up: it gets nothing more.
     """
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self.is_terminal = os.isatty(descriptor)
-        self.is_hurried = False
+        self.is_hurried = False  # a reader that takes nothing for a second is given up
         self._is_given_up = False
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)

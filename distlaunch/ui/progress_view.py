@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -16,10 +17,9 @@ from distlaunch.events import (
     Trained,
     Waiting,
 )
-from distlaunch.summary import describe
+from distlaunch.summary import as_number, describe
 from distlaunch.text import duration
 from distlaunch.ui.console import CYAN, GREEN, RED, YELLOW
-from distlaunch.ui.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _LOOK = 0.2  # seconds that a frame of the spinner is shown
 _FRAMES = "|/-\\"  # of the spinner
+_CELLS = 20  # characters of the bar
 _WAITING = {  # what is shown in a state in which a job writes no lines
     "QUEUED": "queued",
     "PENDING": "waiting for machines",
@@ -51,15 +52,9 @@ _SEVERITY_COLOURS = {"WARNING": YELLOW, **dict.fromkeys(("ERROR", "CRITICAL", "A
 
 
 class ProgressView:
-    """Shows what happens to a job; the first task is the primary.
+    """Shows what happens to a job; the first task is the primary."""
 
-    Attributes
-    ----------
-    shows_lines : bool
-        Whether lines of tasks are shown.
-    """
-
-    shows_lines = True
+    shows_lines = True  # of tasks
 
     def __init__(self, console: Console, tasks: Sequence[str]) -> None:
         self.console = console
@@ -203,8 +198,9 @@ class JsonProgressView(ProgressView):
 
     def handle(self, event: Event) -> None:
         if isinstance(event, TaskLines):
+            stamp = {"time": event.time, "severity": event.severity} if event.time else {}
             for text in event.text.removesuffix("\n").split("\n") if event.text else ():
-                self._emit("line", task=event.task, text=text, **_stamp(event))
+                self._emit("line", task=event.task, text=text, **stamp)
         elif isinstance(event, JobChanged):
             self._emit("state", state=event.state, after=event.after, error=event.error or None)
         elif isinstance(event, TaskChanged):
@@ -235,3 +231,69 @@ def job_view(console: Console, tasks: Sequence[str], *, as_json: bool) -> Progre
 
 def _stamp(lines: TaskLines) -> dict[str, str]:
     return {"time": lines.time, "severity": lines.severity} if lines.time else {}
+
+
+class Progress:
+    """Follows the events of one task's program."""
+
+    def __init__(self) -> None:
+        self._plan: dict[str, float] = {}
+        self._first: tuple[float, float] | None = None  # step and time of the first step seen
+        self._rate: float | None = None  # examples a second
+        self._text = ""
+
+    def update(self, event: Mapping[str, object]) -> str:
+        """Return the line after an event; an event that cannot be understood changes nothing."""
+        kind, numbers = event["event"], _finite_numbers(event)
+        if kind == "ready":
+            self._plan = numbers
+            self._first = None
+        elif kind == "epoch":
+            self._rate = numbers.get("examples_per_second", self._rate)
+        elif kind == "step" and "step" in numbers:
+            self._text = self._line(numbers, as_number(event.get("loss")))
+        return self._text
+
+    def _line(self, numbers: Mapping[str, float], loss: float | None) -> str:
+        step, total = numbers["step"], self._total("epochs", "steps_per_epoch")
+        parts = [f"step {step:.0f}{_of(total)}"]
+        if "epoch" in numbers:
+            parts.insert(0, f"epoch {numbers['epoch']:.0f}{_of(self._total('epochs'))}")
+        if loss is not None:
+            parts.append(f"loss {loss:.4g}")
+        speed = self._steps_per_second(step, numbers.get("time"))
+        rate = self._rate or self._plan.get("global_batch", 0) * speed
+        if rate:
+            parts.append(f"{rate:,.0f} examples/s")
+        if speed and 0 <= step < total:
+            parts.append(f"{duration((total - step) / speed)} left")
+        bar = f"{_bar(step / total)} " if total else ""
+        return bar + " · ".join(parts)
+
+    def _total(self, *factors: str) -> float:
+        """Return a product of the plan's numbers, 0 where one of them is not known."""
+        return math.prod(self._plan.get(name, 0) for name in factors)
+
+    def _steps_per_second(self, step: float, time: float | None) -> float:
+        """Return the speed since the first step, which itself takes long; 0 if unknown."""
+        if time is None:
+            return 0.0
+        if self._first is None:
+            self._first = (step, time)
+        steps, seconds = step - self._first[0], time - self._first[1]
+        return max(steps / seconds, 0.0) if seconds > 0 and math.isfinite(steps / seconds) else 0.0
+
+
+def _bar(part: float) -> str:
+    """Return a bar of which a part is full."""
+    return f"[{'#' * int(_CELLS * min(max(part, 0), 1)):-<{_CELLS}}]"
+
+
+def _of(total: float) -> str:
+    """Return how many there are in all, as ``/5``, where that is known."""
+    return f"/{total:.0f}" if total else ""
+
+
+def _finite_numbers(event: Mapping[str, object]) -> dict[str, float]:
+    numbers = {name: as_number(value) for name, value in event.items()}
+    return {name: n for name, n in numbers.items() if n is not None and math.isfinite(n)}

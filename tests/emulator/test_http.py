@@ -6,7 +6,7 @@ import pytest
 import requests
 from failing_calls import FailingEmulator
 
-from .run.jobs import custom_job, pool
+from .jobs import custom_job, pool
 
 
 @pytest.mark.parametrize(

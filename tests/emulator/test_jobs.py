@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from .run.jobs import custom_job, pool, tuning_job
+from .jobs import custom_job, pool, tuning_job
 
 JOB = custom_job(pool("train"), pool("train", count=2))
 TUNING_JOB = tuning_job(

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.ui.progress import Progress
+from distlaunch.ui.progress_view import Progress
 
 READY = {"event": "ready", "time": 0.0, "epochs": 5, "steps_per_epoch": 23, "global_batch": 64}
 

@@ -24,8 +24,7 @@ from distlaunch.local.run_plan import plan_run
 from distlaunch.local.runner import Runner
 from distlaunch.summary import Summary
 from distlaunch.text import duration, plural
-from distlaunch.ui.progress import Progress
-from distlaunch.ui.progress_view import ProgressView
+from distlaunch.ui.progress_view import Progress, ProgressView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

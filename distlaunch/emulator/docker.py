@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from distlaunch.emulator.run.job_spec import package_command, storage_path, variables
-from distlaunch.emulator.run.replica_group import ExitStatus, LineWriter
-from distlaunch.emulator.run.supervisor import START_ERROR
+from distlaunch.emulator.job_spec import package_command, storage_path, variables
+from distlaunch.emulator.replica_group import ExitStatus, LineWriter
+from distlaunch.emulator.supervisor import START_ERROR
 from distlaunch.errors import DistlaunchError
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     import docker
 
-    from distlaunch.emulator.run.job_spec import Replica, Workload
-    from distlaunch.emulator.run.replica_group import CancellationToken, OnExit, WriteLine
+    from distlaunch.emulator.job_spec import Replica, Workload
+    from distlaunch.emulator.replica_group import CancellationToken, OnExit, WriteLine
 
 PORT = 2222
 

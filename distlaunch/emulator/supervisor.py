@@ -21,7 +21,7 @@ START_ERROR = 128
 # Isolated from what the user's environment does to Python, with our package as the only path added.
 BOOT = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
-    "from distlaunch.emulator.run.supervisor import main; main()"
+    "from distlaunch.emulator.supervisor import main; main()"
 )
 
 _KILL_TIMEOUT = 10.0  # seconds

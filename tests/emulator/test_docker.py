@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from distlaunch.cli import main
-from distlaunch.emulator.run.docker import DockerBackend
+from distlaunch.emulator.docker import DockerBackend
 from distlaunch.failure_reasons import explain
 
 from .jobs import custom_job, jobs_on, pool, tuning_job

@@ -9,19 +9,19 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.emulator.run.job_spec import read_workload
-from distlaunch.emulator.run.replica_group import CancellationToken, ReplicaGroup, RunResult
-from distlaunch.emulator.run.trials import TrialRunner
+from distlaunch.emulator.job_spec import read_workload
+from distlaunch.emulator.replica_group import CancellationToken, ReplicaGroup, RunResult
 from distlaunch.emulator.store import ENDED
+from distlaunch.emulator.trials import TrialRunner
 from distlaunch.errors import UsageError, did_you_mean
 from distlaunch.job.tf_config import EXPECTED_GPUS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from distlaunch.emulator.job_spec import Workload
     from distlaunch.emulator.logs import LogStore
-    from distlaunch.emulator.run.job_spec import Workload
-    from distlaunch.emulator.run.replica_group import Backend
+    from distlaunch.emulator.replica_group import Backend
     from distlaunch.emulator.store import Store
 
 # google.rpc.Code
@@ -160,14 +160,8 @@ class JobRun:
         return trials.run(self._become_running)
 
     def _run_group(self, workload: Workload, on_start: Callable[[], None]) -> RunResult:
-        group = ReplicaGroup(
-            workload,
-            self._runner.backend,
-            self._runner.logs,
-            self.token,
-            grace=self._timings.grace,
-        )
-        return group.run(on_start)
+        backend, logs, grace = self._runner.backend, self._runner.logs, self._timings.grace
+        return ReplicaGroup(workload, backend, logs, self.token, grace).run(on_start)
 
     def _become_running(self) -> None:
         if self._change_state("RUNNING", startTime=self._runner.store.now()):

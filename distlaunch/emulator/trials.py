@@ -7,17 +7,18 @@ import random
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.emulator.run.job_spec import Workload, trial_workload
-from distlaunch.emulator.run.replica_group import RunResult
+from distlaunch.emulator.job_spec import Workload, trial_workload
+from distlaunch.emulator.replica_group import RunResult
 from distlaunch.job.vertex.tuning import SCALES, interpolate
 from distlaunch.local.output import read_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from distlaunch.emulator.run.replica_group import CancellationToken
+    from distlaunch.emulator.replica_group import CancellationToken
     from distlaunch.emulator.store import Store
 
 _DEFAULT_FAILURES = 3  # that end the job where maxFailedTrialCount is 0: 'Vertex AI decides'
@@ -29,35 +30,30 @@ Parameters = dict[str, "float | int | str"]
 _GRID_POINTS = 10  # values of a floating-point parameter in a grid
 
 
+@dataclass
 class TrialRunner:
     """Runs the trials of one tuning job, some at once, until there are enough."""
 
-    def __init__(
-        self,
-        job: dict[str, Any],
-        workload: Workload,
-        store: Store,
-        token: CancellationToken,
-        run_group: RunGroup,
-    ) -> None:
-        self._job = job
-        self._workload = workload
-        self._store = store
-        self._token = token
-        self._run_group = run_group
-        self._suggestions = suggest_parameters(job["studySpec"], seed=job["name"])
-        self._max_trials = int(job["maxTrialCount"])
+    job: dict[str, Any]
+    workload: Workload
+    store: Store
+    token: CancellationToken
+    run_group: RunGroup
+
+    def __post_init__(self) -> None:
+        self._suggestions = suggest_parameters(self.job["studySpec"], seed=self.job["name"])
+        self._max_trials = int(self.job["maxTrialCount"])
         self._lock = threading.Lock()
         self._trials: list[dict[str, Any]] = []
         self._error = ""
 
     def run(self, on_start: Callable[[], None]) -> RunResult:
         """Run all trials, until too many have failed; call `on_start` when a trial has started."""
-        count = min(int(self._job["parallelTrialCount"]), self._max_trials)
-        with ThreadPoolExecutor(count, thread_name_prefix=self._job["name"]) as pool:
+        count = min(int(self.job["parallelTrialCount"]), self._max_trials)
+        with ThreadPoolExecutor(count, thread_name_prefix=self.job["name"]) as pool:
             for done in [pool.submit(self._run_trials, on_start) for _ in range(count)]:
                 done.result()
-        if self._token.is_set():
+        if self.token.is_set():
             return RunResult("stopped")
         return RunResult("failed", self._error) if self._error else RunResult("succeeded")
 
@@ -65,16 +61,16 @@ class TrialRunner:
         while (trial := self._next_trial()) is not None:
 
             def activate(trial: dict[str, Any] = trial) -> None:
-                self._update(trial, state="ACTIVE", startTime=self._store.now())
+                self._update(trial, state="ACTIVE", startTime=self.store.now())
                 on_start()
 
-            workload = trial_workload(self._workload, trial)
-            self._finish(trial, self._run_group(workload, activate))
+            workload = trial_workload(self.workload, trial)
+            self._finish(trial, self.run_group(workload, activate))
 
     def _next_trial(self) -> dict[str, Any] | None:
         """Return the next trial, None where there is to be no other."""
         with self._lock:
-            if self._token.is_set() or self._error or len(self._trials) == self._max_trials:
+            if self.token.is_set() or self._error or len(self._trials) == self._max_trials:
                 return None
             parameters = next(self._suggestions, None)
             if parameters is None:
@@ -82,12 +78,12 @@ class TrialRunner:
             values = [{"parameterId": name, "value": value} for name, value in parameters.items()]
             trial_id = str(len(self._trials) + 1)
             self._trials.append({"id": trial_id, "state": "REQUESTED", "parameters": values})
-            self._store.update(self._job["name"], trials=self._trials)
+            self.store.update(self.job["name"], trials=self._trials)
             return self._trials[-1]
 
     def _finish(self, trial: dict[str, Any], result: RunResult) -> None:
-        measurements, final = read_measurements(self._job["studySpec"], result.metrics)
-        changes: dict[str, Any] = {"endTime": self._store.now()}
+        measurements, final = read_measurements(self.job["studySpec"], result.metrics)
+        changes: dict[str, Any] = {"endTime": self.store.now()}
         if measurements:
             changes["measurements"] = measurements
         if result.kind == "succeeded" and final:
@@ -103,7 +99,7 @@ class TrialRunner:
         with self._lock:
             states = [trial["state"] for trial in self._trials]
         failed = states.count("INFEASIBLE")
-        allowed = int(self._job.get("maxFailedTrialCount", 0))
+        allowed = int(self.job.get("maxFailedTrialCount", 0))
         if not allowed and "SUCCEEDED" not in states:
             allowed = min(_DEFAULT_FAILURES, self._max_trials)
         if allowed and failed >= allowed:
@@ -112,7 +108,7 @@ class TrialRunner:
     def _update(self, trial: dict[str, Any], **changes: object) -> None:
         with self._lock:
             trial.update(changes)
-            self._store.update(self._job["name"], trials=self._trials)
+            self.store.update(self.job["name"], trials=self._trials)
 
 
 def _failure(result: RunResult) -> str:

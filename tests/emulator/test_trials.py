@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from distlaunch.emulator.run.process import ProcessBackend
-from distlaunch.emulator.run.trials import read_measurements, suggest_parameters
+from distlaunch.emulator.process import ProcessBackend
+from distlaunch.emulator.trials import read_measurements, suggest_parameters
 
 from .jobs import jobs_on, pool, tuning_job
 

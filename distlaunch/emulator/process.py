@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from distlaunch.emulator.run.job_spec import package_command, storage_path, variables
-from distlaunch.emulator.run.replica_group import ExitStatus, LineWriter
-from distlaunch.emulator.run.supervisor import BOOT
+from distlaunch.emulator.job_spec import package_command, storage_path, variables
+from distlaunch.emulator.replica_group import ExitStatus, LineWriter
+from distlaunch.emulator.supervisor import BOOT
 from distlaunch.job.model import main_words
 from distlaunch.local.ports import HOST, HeldPorts
 from distlaunch.local.task_spec import without_proxy
@@ -23,10 +23,10 @@ from distlaunch.local.task_spec import without_proxy
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from distlaunch.emulator.run.job_spec import Replica, Workload
-    from distlaunch.emulator.run.replica_group import CancellationToken, OnExit, WriteLine
+    from distlaunch.emulator.job_spec import Replica, Workload
+    from distlaunch.emulator.replica_group import CancellationToken, OnExit, WriteLine
 
-_PACKAGE_PARENT = str(Path(__file__).parents[3])
+_PACKAGE_PARENT = str(Path(__file__).parents[2])
 _CHUNK = 1 << 16
 # Only the job may set these: the emulator may itself run in a job.
 _NOT_INHERITED = ("TF_CONFIG", "CLUSTER_SPEC", "AIP_", "CLOUD_ML_", "DISTLAUNCH_")

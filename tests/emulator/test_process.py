@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import psutil
 import pytest
 
-from distlaunch.emulator.run.process import ProcessBackend, ReplicaProcess, _project_main
+from distlaunch.emulator.process import ProcessBackend, ReplicaProcess, _project_main
 
 from .jobs import TIMEOUT, custom_job, jobs_on, pool
 

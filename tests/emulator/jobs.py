@@ -6,14 +6,14 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.emulator.job_runner import JobRunner, Timings
 from distlaunch.emulator.logs import LogStore
-from distlaunch.emulator.run.job_runner import JobRunner, Timings
 from distlaunch.emulator.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from distlaunch.emulator.run.replica_group import Backend
+    from distlaunch.emulator.replica_group import Backend
 
 TIMEOUT = 60.0  # seconds
 CHIEF = "workerpool0-0"

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from distlaunch.emulator.run.supervisor import START_ERROR
+from distlaunch.emulator.supervisor import START_ERROR
 from distlaunch.errors import DistlaunchError
 from distlaunch.local.output import Lines
 
 if TYPE_CHECKING:
+    from distlaunch.emulator.job_spec import Replica, Workload
     from distlaunch.emulator.logs import LogStore
-    from distlaunch.emulator.run.job_spec import Replica, Workload
     from distlaunch.job.model import Task
 
 _REPLICA_RESTARTS = 5
@@ -144,24 +144,18 @@ class RunResult:
     metrics: str = ""  # what the program reported, JSON lines
 
 
+@dataclass
 class ReplicaGroup:
     """Runs a workload once, with the restarts that it needs."""
 
-    def __init__(
-        self,
-        workload: Workload,
-        backend: Backend,
-        logs: LogStore,
-        token: CancellationToken,
-        *,
-        grace: float,
-    ) -> None:
-        self._workload = workload
-        self._backend = backend
-        self._logs = logs
-        self._token = token
-        self._grace = grace
-        self._restarts = RestartPolicy(workload)
+    workload: Workload
+    backend: Backend
+    logs: LogStore
+    token: CancellationToken
+    grace: float  # seconds between SIGTERM and SIGKILL for replicas that are stopped
+
+    def __post_init__(self) -> None:
+        self._restarts = RestartPolicy(self.workload)
         self._running: dict[Task, RunningReplica] = {}
         self._last_errors: dict[Task, deque[str]] = {}
         self._exits: SimpleQueue[tuple[Replica, ExitStatus]] = SimpleQueue()
@@ -169,7 +163,7 @@ class ReplicaGroup:
     def run(self, on_start: Callable[[], None]) -> RunResult:
         """Run it to its end and leave nothing; call `on_start` when all replicas are started."""
         try:
-            environment = self._backend.prepare(self._workload, self._token)
+            environment = self.backend.prepare(self.workload, self.token)
             with contextlib.closing(environment):
                 self._log_skipped_replicas()
                 self._start_all(environment)
@@ -180,11 +174,11 @@ class ReplicaGroup:
                 self._log("Finished tearing down training program.")
                 return RunResult(result.kind, result.error, environment.metrics())
         except DistlaunchError as problem:
-            return RunResult("stopped" if self._token.is_set() else "failed", str(problem))
+            return RunResult("stopped" if self.token.is_set() else "failed", str(problem))
 
     def _supervise(self, environment: JobEnvironment) -> RunResult:
-        deadline = time.monotonic() + self._workload.timeout
-        while not self._token.is_set():
+        deadline = time.monotonic() + self.workload.timeout
+        while not self.token.is_set():
             if time.monotonic() > deadline:
                 return RunResult("timed out")
             try:
@@ -194,7 +188,7 @@ class ReplicaGroup:
             del self._running[replica.task]
             if status.code and not self._restart(environment, replica, status):
                 return RunResult("failed", self._error(replica, status))
-            if status.code == 0 and replica is self._workload.replicas[0]:
+            if status.code == 0 and replica is self.workload.replicas[0]:
                 return RunResult("succeeded")
         return RunResult("stopped")
 
@@ -211,14 +205,14 @@ class ReplicaGroup:
         return restarted is not None
 
     def _log_skipped_replicas(self) -> None:
-        count = sum(not replica.is_started for replica in self._workload.replicas)
+        count = sum(not replica.is_started for replica in self.workload.replicas)
         if count:
             replicas = f"{count} replica{'s are' if count > 1 else ' is'}"
             reason = "as the emulator does not have Google's image"
             self._log(f"Reduction Server: its {replicas} not started, {reason}.")
 
     def _start_all(self, environment: JobEnvironment) -> None:
-        for replica in self._workload.replicas:
+        for replica in self.workload.replicas:
             if replica.is_started:
                 self._start(environment, replica)
 
@@ -236,9 +230,9 @@ class ReplicaGroup:
 
     def _stop_all(self) -> None:
         """Send SIGTERM, and SIGKILL to what still runs after a grace period or at a shutdown."""
-        if not self._token.is_shutdown:
+        if not self.token.is_shutdown:
             self._signal_all(kill=False)
-            self._await_all(self._grace)
+            self._await_all(self.grace)
         self._signal_all(kill=True)
         self._await_all(None)
 
@@ -265,12 +259,12 @@ class ReplicaGroup:
             f"The replica {replica.name} {start}exited with a non-zero status of {status.code}."
             f"{end} {quoted}\n\nTo find out more about why your job exited please check the logs: "
             "https://console.cloud.google.com/logs/viewer"
-            f"?project={self._workload.project_number}"
-            f"&resource=ml_job%2Fjob_id%2F{self._workload.job_id}"
+            f"?project={self.workload.project_number}"
+            f"&resource=ml_job%2Fjob_id%2F{self.workload.job_id}"
         )
 
     def _log(self, text: str) -> None:
         self._write("service", "INFO", text)
 
     def _write(self, name: str, severity: Severity, text: str) -> None:
-        self._logs.add(self._workload.job_id, name, severity, text, trial=self._workload.trial)
+        self.logs.add(self.workload.job_id, name, severity, text, trial=self.workload.trial)

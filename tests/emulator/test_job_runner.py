@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from distlaunch.emulator.run.job_runner import Timings, read_faults
-from distlaunch.emulator.run.replica_group import ExitStatus
+from distlaunch.emulator.job_runner import Timings, read_faults
+from distlaunch.emulator.replica_group import ExitStatus
 from distlaunch.errors import DistlaunchError, UsageError
 from distlaunch.timestamps import seconds_between
 
