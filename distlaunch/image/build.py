@@ -133,7 +133,8 @@ class _Build:
         """Build the environment without Docker, if its Dockerfile is distlaunch's."""
         from distlaunch.image.wheels import install_environment
 
-        if environment.spec is None:
+        spec = self.inputs.recipe.environment
+        if spec is None:
             template = "the project's templates/Dockerfile.j2"
             raise ImageError(f"Docker is needed for {template}; {no_docker}") from no_docker
         base = Reference.parse(environment.dockerfile.stages[0].base)
@@ -141,7 +142,7 @@ class _Build:
             warning = f"{no_docker}; assembling the environment of wheels, with pip alone"
             self.show(Notice(warning, "warning"))
             with _scratch_folder() as folder:
-                layer, settings = install_environment(environment.spec, base, folder, self.progress)
+                layer, settings = install_environment(spec, base, folder, self.progress)
                 return self._append(base, reference, layer, settings)
         except ImageError as error:
             raise ImageError(f"{error}; with Docker: {no_docker}") from error

@@ -241,7 +241,8 @@ class Docker:
         self, action: Literal["push", "pull"], reference: Reference, **options: Any
     ) -> None:
         login = find_credentials(reference.host)
-        options |= {"auth_config": _auth_config(login), "stream": True, "decode": True}
+        auth = {"username": login.username, "password": login.password} if login else {}
+        options |= {"auth_config": auth, "stream": True, "decode": True}
         transferred: dict[str, tuple[int, int]] = {}  # of a layer: bytes, and bytes in all
         problem = ""
         try:
@@ -378,7 +379,3 @@ def _copy_files(folder: Path, files: Iterable[ContextFile], target: Path) -> Non
     for path, mode in modes.items():
         path.chmod(mode)
         os.utime(path, (0, 0))
-
-
-def _auth_config(login: Credentials | None) -> dict[str, str]:
-    return {"username": login.username, "password": login.password} if login else {}

@@ -76,33 +76,23 @@ class LayerWriter:
 
     def add_folder(self, path: str, mode: int) -> None:
         self._folders.add(path)
-        self._add(path, tarfile.DIRTYPE, mode)
+        self._tar.addfile(_entry(path, tarfile.DIRTYPE, mode))
 
     def add_link(self, path: str, target: str) -> None:
-        self._add(path, tarfile.SYMTYPE, 0o777, target=target)
+        entry = _entry(path, tarfile.SYMTYPE, 0o777)
+        entry.linkname = target
+        self._tar.addfile(entry)
 
     def add_file(self, path: str, mode: int, size: int, content: IO[bytes]) -> None:
-        self._add(path, tarfile.REGTYPE, mode, size=size, content=content)
+        entry = _entry(path, tarfile.REGTYPE, mode)
+        entry.size = size
+        self._tar.addfile(entry, content)
 
     def finish(self, created_by: str) -> Layer:
         for each in (self._tar, self._gzip, self._file):
             each.close()
         digest, diff_id = self._file.digest, self._plain.digest
         return Layer(self._path, digest, diff_id, self._file.size, created_by)
-
-    def _add(
-        self,
-        path: str,
-        kind: bytes,
-        mode: int,
-        *,
-        target: str = "",
-        size: int = 0,
-        content: IO[bytes] | None = None,
-    ) -> None:
-        entry = tarfile.TarInfo(path)
-        entry.type, entry.mode, entry.linkname, entry.size = kind, mode, target, size
-        self._tar.addfile(entry, content)
 
     def __enter__(self) -> Self:
         return self
@@ -139,6 +129,12 @@ class _HashingFile:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _entry(path: str, kind: bytes, mode: int) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(path)
+    entry.type, entry.mode = kind, mode
+    return entry
 
 
 def _read(entry: ContextFile, folder: Path) -> bytes:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from distlaunch.image.context import Context, ContextFile
     from distlaunch.image.dockerfile_parser import Dockerfile, Instruction
-    from distlaunch.image.recipe import EnvironmentSpec
+    from distlaunch.image.recipe import Recipe
     from distlaunch.job.model import Job
 
 _T = TypeVar("_T")
@@ -50,7 +50,6 @@ class Environment:
     dockerfile: Dockerfile  # with base images by digest
     files: tuple[ContextFile, ...]  # that it copies
     code: ImageSettings  # of the last stage, which copies the code to `workdir`
-    spec: EnvironmentSpec | None = None  # None for a template of the project
 
     @property
     def project_files(self) -> tuple[ContextFile, ...]:
@@ -73,17 +72,15 @@ class BuildInputs:
     """What an image is built from."""
 
     folder: Path
+    recipe: Recipe
     dockerfile: Dockerfile  # with base images by digest if the image is to be pushed
     context: Context
     environment: Environment | None = None  # None for a Dockerfile that is built as a whole
-    wheel: ContextFile | None = None  # of the trainer package, for an image that needs it
-    path: str = "Dockerfile"  # the user's, or where `render` writes it
-    ignore: str = ".dockerignore"  # likewise
 
     @property
     def files(self) -> tuple[ContextFile, ...]:
         """The files and folders from which Docker builds the whole image."""
-        return (*self.context.entries, *([self.wheel] if self.wheel else []))
+        return (*self.context.entries, *([self.recipe.wheel] if self.recipe.wheel else []))
 
     @property
     def tag(self) -> str:
@@ -91,8 +88,8 @@ class BuildInputs:
         instructions: object = self.dockerfile.text
         if self.environment:
             instructions = [self.environment.tag, asdict(self.environment.code)]
-        elif self.wheel:
-            instructions = [self.dockerfile.text, self.wheel.digest]
+        elif wheel := self.recipe.wheel:
+            instructions = [self.dockerfile.text, wheel.digest]
         return _hashed([instructions, self.context.digest])
 
 
@@ -195,20 +192,16 @@ def _read_inputs(
         raise ImageError(what, where="image.target", remedy=remedy)
     reading = BackgroundTask(lambda: read_context(folder, recipe.ignore))
     dockerfile = pin(dockerfile)
-    named = str(recipe.own_dockerfile or "Dockerfile"), str(recipe.own_ignore or ".dockerignore")
-    inputs = BuildInputs(folder, dockerfile, reading.result(), None, recipe.wheel, *named)
+    inputs = BuildInputs(folder, recipe, dockerfile, reading.result())
     if recipe.own_dockerfile:
         return inputs
-    environment = split_environment(dockerfile, inputs.files, recipe.environment)
-    return replace(inputs, environment=environment)
+    return replace(inputs, environment=split_environment(dockerfile, inputs.files))
 
 
-def split_environment(
-    dockerfile: Dockerfile, files: Iterable[ContextFile], spec: EnvironmentSpec | None = None
-) -> Environment | None:
+def split_environment(dockerfile: Dockerfile, files: Iterable[ContextFile]) -> Environment | None:
     """Return what comes before the last stage, None if that one does more than add the code.
 
-    `files` are those that can be copied. `spec` is None for a template of the project.
+    `files` are those that can be copied.
     """
     if len(dockerfile.stages) < 2:
         return None
@@ -222,7 +215,7 @@ def split_environment(
         return None
     sources = [s for stage in stages for each in stage.instructions for s in each.sources]
     copied = tuple(f for f in files if any(below(s, f.path) is not None for s in sources))
-    return Environment(replace(dockerfile, stages=tuple(stages)), copied, code, spec)
+    return Environment(replace(dockerfile, stages=tuple(stages)), copied, code)
 
 
 def pin_bases(dockerfile: Dockerfile, digests: Mapping[str, str]) -> Dockerfile:

@@ -98,6 +98,16 @@ class Recipe:
     wheel: ContextFile | None = None  # of the trainer package, for an image that needs it
     environment: EnvironmentSpec | None = None  # None unless the bundled template renders the text
 
+    @property
+    def path(self) -> str:
+        """The Dockerfile's path: the user's, or where `render` writes it."""
+        return str(self.own_dockerfile or "Dockerfile")
+
+    @property
+    def ignore_path(self) -> str:
+        """The path of the ignore file, likewise."""
+        return str(self.own_ignore or ".dockerignore")
+
 
 def read_recipe(job: Job, folder: Path) -> Recipe:
     """Return the files that build the project's image, the user's own before rendered ones.

@@ -124,7 +124,7 @@ def test_the_trainer_package_belongs_to_the_environment(job, folder, fake, insta
 
 def test_an_image_has_the_trainer_package_only_if_it_needs_it(job, folder):
     def wheel():
-        return plan_image(job, folder).inputs.wheel
+        return plan_image(job, folder).inputs.recipe.wheel
 
     assert wheel() is None
     (folder / "trainer/model.py").write_text("def f():\n    import distlaunch_trainer as d\n")
@@ -152,10 +152,10 @@ def test_the_wheel_of_the_trainer_package_has_the_same_bytes_everywhere(installe
 
 def test_the_trainer_package_in_an_image_of_the_users_own_dockerfile(job, folder, base, installed):
     (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
-    assert plan_image(job, folder).inputs.wheel is None
+    assert plan_image(job, folder).inputs.recipe.wheel is None
     (folder / "trainer/task.py").write_text(TRAINS)
     plan = plan_image(job, folder)
-    assert plan.inputs.wheel in plan.inputs.files
+    assert plan.inputs.recipe.wheel in plan.inputs.files
     (installed / "run.py").write_text("Run = 2\n")
     trainer_wheel.cache_clear()
     assert plan_image(job, folder).reference != plan.reference

@@ -44,7 +44,7 @@ def image_problems(job: Job, inputs: BuildInputs) -> Iterator[Problem]:
     used = {stage.base.lower() for stage in dockerfile.stages}
     used |= {name.lower() for each in dockerfile.instructions for name in each.stage_names}
     for index, stage in enumerate(dockerfile.stages):
-        where = f"{inputs.path}:{stage.start.line}"
+        where = f"{inputs.recipe.path}:{stage.start.line}"
         is_built = stage is dockerfile.stages[-1] or {stage.name or str(index), str(index)} & used
         if stage.name and not is_built and not job.image.target:
             what = f"the image is the last stage, which does not use the stage {stage.name}"
@@ -56,7 +56,7 @@ def image_problems(job: Job, inputs: BuildInputs) -> Iterator[Problem]:
             what = f"the image would be for {platform[1]}, and the machines are {PLATFORM}"
             yield error("image-architecture", where, what, "remove --platform")
         for each in stage.instructions:
-            where = f"{inputs.path}:{each.line}"
+            where = f"{inputs.recipe.path}:{each.line}"
             for source in each.sources:
                 yield from _unset_problems(dockerfile, where, source)
                 yield from _source_problems(inputs, where, source)
@@ -64,7 +64,7 @@ def image_problems(job: Job, inputs: BuildInputs) -> Iterator[Problem]:
     if not dockerfile.stages:
         return
     contents = read_contents(dockerfile, inputs.files)
-    where = f"{inputs.path}:{contents.line or dockerfile.stages[-1].start.line}"
+    where = f"{inputs.recipe.path}:{contents.line or dockerfile.stages[-1].start.line}"
     yield from program_problems(job, contents, where)
     # The files of a rendered program are checked elsewhere, and PYTHONPATH names other folders.
     is_unknown = inputs.environment or "PYTHONPATH" in {*job.env, *dockerfile.variables}
@@ -88,10 +88,10 @@ def _source_problems(inputs: BuildInputs, where: str, source: str) -> Iterator[P
     is_pattern = path == "." or re.match(r"<<|git@|.*:/|.*[*?\[]", path)
     if is_pattern or any(below(path, each.path) is not None for each in inputs.files):
         return
-    beside = posixpath.join(posixpath.dirname(inputs.path), path)
+    beside = posixpath.join(posixpath.dirname(inputs.recipe.path), path)
     what, remedy = f"there is no {path} in the project's folder", "correct the path of COPY"
     if os.path.lexists(inputs.folder / path):
-        what = f"COPY of {path}, which {inputs.ignore} excludes"
+        what = f"COPY of {path}, which {inputs.recipe.ignore_path} excludes"
         remedy = f"include it there with the line !{path}"
     elif os.path.lexists(inputs.folder / beside):
         remedy = f"write {beside}, as paths are relative to the project's folder"

@@ -176,16 +176,17 @@ def load_requirements(job: Job, folder: Path, runtime: ImageRuntime) -> ImageReq
         lines = tuple(read_requirements(folder, file, gpu=gpu).lines())
     except ImageError as refusal:
         return ImageRequirements(runtime, file, refusal=refusal.problems[0])
-    markers = runtime.markers
-    written = [each for each in lines if not each.requirement or applies(each.requirement, markers)]
-    written = [each for each in written if each.requirement or _applies_to(each.text, markers)]
-    return ImageRequirements(runtime, file, tuple(written))
+    return ImageRequirements(
+        runtime, file, tuple(each for each in lines if _is_for(each, runtime.markers))
+    )
 
 
-def _applies_to(line: str, markers: Mapping[str, str]) -> bool:
-    """Return whether a line with a URL alone is for a Python and a system."""
+def _is_for(line: RequirementLine, markers: Mapping[str, str]) -> bool:
+    """Return whether a line is for a Python and a system; a URL alone may have a marker, too."""
     try:
-        return applies(Requirement(f"a; {line.rpartition(' ; ')[2]}"), markers)
+        return applies(
+            line.requirement or Requirement(f"a; {line.text.rpartition(' ; ')[2]}"), markers
+        )
     except InvalidRequirement:  # it has no marker
         return True
 

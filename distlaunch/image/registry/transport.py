@@ -117,7 +117,12 @@ class Authenticator:
     def _token(self, parameters: dict[str, str]) -> str:
         """Request a token for all scopes so far (distribution's token specification)."""
         realm = parameters.get("realm", "")
-        self._require_secure(realm)
+        parts = urlsplit(realm)
+        if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.netloc)):
+            raise ImageError(
+                f"the token server of {self._reference.host} is {realm!r}, which is not secure; "
+                "configure the registry with an https address"
+            )
         self._scopes.update(dict.fromkeys(parameters.get("scope", "").split()))
         service = parameters.get("service", "")
         basic = self._basic()
@@ -125,14 +130,6 @@ class Authenticator:
         query = {"service": service, "scope": list(self._scopes)}
         response = self._request("get", realm, params=query, headers=headers)
         return self._read_token(response)
-
-    def _require_secure(self, realm: str) -> None:
-        parts = urlsplit(realm)
-        if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.netloc)):
-            raise ImageError(
-                f"the token server of {self._reference.host} is {realm!r}, which is not secure",
-                remedy="configure the registry with an https address",
-            )
 
     def _read_token(self, response: requests.Response) -> str:
         host = urlsplit(response.url).netloc
