@@ -179,8 +179,7 @@ class _FileReader:
             self.files.append(ContextFile(path, 0o777, 0, digest, target))
 
     def _is_inside(self, link: Path) -> bool:
-        real = os.path.realpath(link)
-        return real == self._root or real.startswith(f"{self._root}{os.sep}")
+        return Path(os.path.realpath(link)).is_relative_to(self._root)
 
 
 def _mode(status: os.stat_result) -> int:

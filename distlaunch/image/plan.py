@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from distlaunch.background import BackgroundTask
 from distlaunch.errors import ImageError
+from distlaunch.image.context import read_context
 from distlaunch.image.dockerfile_parser import below, read_dockerfile
 from distlaunch.image.entrypoint import read_contents
 from distlaunch.image.pip_secrets import FOLDER, VARIABLES
@@ -180,8 +181,6 @@ def _read_inputs(
     job: Job, folder: Path, pin: Callable[[Dockerfile], Dockerfile] = lambda dockerfile: dockerfile
 ) -> BuildInputs:
     """Read what an image is built from; base images are looked up while files are hashed."""
-    from distlaunch.image.context import read_context
-
     recipe = read_recipe(job, folder)
     target = job.image.target
     dockerfile = read_dockerfile(recipe.dockerfile, job.image.build_args, target)

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import __version__, resources
 from distlaunch.errors import ImageError, did_you_mean
+from distlaunch.image import quoting, secrets, trainer_wheel
+from distlaunch.image.context import paths
+from distlaunch.image.ignore import pattern_for
 from distlaunch.image.requirements import has_gpus, read_requirements, read_text, sed_script
 from distlaunch.job import machine_catalogue
 from distlaunch.job.model import DEFAULT_BASE, DEFAULT_REQUIREMENTS
@@ -117,9 +120,6 @@ def read_recipe(job: Job, folder: Path) -> Recipe:
     custom Dockerfile without one gets all of the folder but what never belongs in an image.
     ImageError is raised if a file cannot be read, or something cannot be rendered.
     """
-    from distlaunch.image import trainer_wheel
-    from distlaunch.image.context import paths
-
     own = _own_dockerfile(job, folder)
     own_ignore = _own_ignore(folder, own)
     if own_ignore:
@@ -152,8 +152,6 @@ def _dockerfile(
     job: Job, spec: EnvironmentSpec, entrypoint: Iterable[str], folder: Path | None
 ) -> str:
     """Render a Dockerfile; the project's template comes first, unless `folder` is None."""
-    from distlaunch.image import trainer_wheel
-
     pip = spec.requirements
     return render_template(
         "Dockerfile",
@@ -187,8 +185,6 @@ def _entrypoint(job: Job, folder: Path) -> tuple[str, ...]:
 
 
 def _dockerignore(job: Job, folder: Path, included: list[str] | None) -> str:
-    from distlaunch.image import secrets
-
     marked = sorted(file.parent.name for file in folder.glob("*/pyvenv.cfg"))
     text = render_template(
         "dockerignore",
@@ -203,8 +199,6 @@ def _dockerignore(job: Job, folder: Path, included: list[str] | None) -> str:
 
 def _allowed_secrets(job: Job, folder: Path) -> str:
     """Return the rules that let `Image.allow_secrets` in, with what the context looks for."""
-    from distlaunch.image import secrets
-
     paths = [_inner(folder, path, "allow_secrets") for path in job.image.allow_secrets]
     for path in paths:
         if not (folder / path).is_file():
@@ -256,8 +250,6 @@ def _inner(folder: Path, path: str, key: str) -> str:
 
 
 def _pattern(path: str) -> str:
-    from distlaunch.image.ignore import pattern_for
-
     if path == ".":
         return "**"
     if not path.isprintable():
@@ -301,13 +293,11 @@ def render_template(name: str, folder: Path | None, **values: Any) -> str:
 
     ImageError is raised if it cannot be rendered.
     """
-    from distlaunch.image.quoting import CannotBeQuoted
-
     try:
         return _environment(folder).get_template(f"{name}.j2").render(values)
     except Exception as problem:  # a template may raise whatever Python does
         if folder is None or not _has_template(folder, name):
-            if isinstance(problem, CannotBeQuoted):
+            if isinstance(problem, quoting.CannotBeQuoted):
                 raise ImageError(str(problem), where=name) from None
             raise
         reason = " ".join(str(problem).split())
@@ -326,8 +316,6 @@ def _environment(folder: Path | None) -> jinja2.Environment:
     """
     import jinja2
     from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    from distlaunch.image import quoting
 
     class Loader(jinja2.FileSystemLoader):
         """One that follows no symlink out of the project's folder."""

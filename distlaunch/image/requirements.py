@@ -198,7 +198,13 @@ def for_cluster(text: str, *, gpu: bool) -> str:
     ``tensorflow`` and ``tensorflow-cpu`` become ``tensorflow[and-cuda]`` with GPUs. Versions,
     markers, other lines, and lines with a URL or hashes are kept.
     """
-    return "\n".join(_line_for_cluster(line, gpu=gpu) for line in text.split("\n"))
+    name = rf"\g<1>{_FOR_GPUS if gpu else _FOR_CPUS}\g<3>"
+    return "\n".join(
+        line
+        if re.search(_LEFT_ALONE, line)
+        else re.sub(_TENSORFLOW, name, line, count=1, flags=re.IGNORECASE)
+        for line in text.split("\n")
+    )
 
 
 def sed_script(*, gpu: bool) -> str:
@@ -211,13 +217,6 @@ def has_gpus(cluster: Cluster) -> bool:
     """Return whether a machine of the cluster has an NVIDIA accelerator."""
     kinds = [pool.machine.accelerator for pool in cluster.pools if pool]
     return any(kind is not None and kind.startswith("NVIDIA") for kind in kinds)
-
-
-def _line_for_cluster(line: str, *, gpu: bool) -> str:
-    if re.search(_LEFT_ALONE, line):
-        return line
-    name = _FOR_GPUS if gpu else _FOR_CPUS
-    return re.sub(_TENSORFLOW, rf"\g<1>{name}\g<3>", line, count=1, flags=re.IGNORECASE)
 
 
 def read_text(folder: Path, path: Path | str) -> str:
@@ -238,19 +237,13 @@ def read_text(folder: Path, path: Path | str) -> str:
 def _includes(path: str, text: str) -> Iterator[tuple[str, str]]:
     """Yield the option and the path in the project of each file that a file includes."""
     for number, line in enumerate(text.split("\n"), start=1):
-        location = f"{path}:{number}"
         match = _INCLUDE.fullmatch(line)
         if match and not _URL.match(match[2]):
-            included = posixpath.join(posixpath.dirname(path), match[2])
-            yield match[1], _inside(included, match[2], location)
-
-
-def _inside(path: str, written: str, location: str) -> str:
-    path = posixpath.normpath(path)
-    if path.startswith(("/", "../")) or path in ("..", "."):
-        what = f"{written}: expected a file in the project's folder, e.g. requirements.txt"
-        raise ImageError(what, where=location)
-    return path
+            included = posixpath.normpath(posixpath.join(posixpath.dirname(path), match[2]))
+            if included.startswith(("/", "../")) or included in ("..", "."):
+                what = f"{match[2]}: expected a file in the project's folder, e.g. requirements.txt"
+                raise ImageError(what, where=f"{path}:{number}")
+            yield match[1], included
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -41,7 +41,9 @@ def trainer_wheel() -> ContextFile:
         if "__pycache__" not in path.parts
     }
     files |= {f"{_INFO}/METADATA": _METADATA.encode(), f"{_INFO}/WHEEL": _WHEEL.encode()}
-    rows = [f"{path},sha256={_record_hash(data)},{len(data)}\n" for path, data in files.items()]
+    hashes = {path: hashlib.sha256(data).digest() for path, data in files.items()}
+    encoded = {path: base64.urlsafe_b64encode(each).decode() for path, each in hashes.items()}
+    rows = [f"{path},sha256={encoded[path].rstrip('=')},{len(files[path])}\n" for path in files]
     files[f"{_INFO}/RECORD"] = "".join([*rows, f"{_INFO}/RECORD,,\n"]).encode()
     wheel = io.BytesIO()
     with zipfile.ZipFile(wheel, "w") as archive:
@@ -89,7 +91,3 @@ def _imports_it(source: Path) -> bool:
     with suppress(OSError):  # reported where the file is read for the image
         return _IMPORT.search(source.read_bytes()) is not None
     return False
-
-
-def _record_hash(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")

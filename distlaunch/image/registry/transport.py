@@ -120,8 +120,8 @@ class Authenticator:
         parts = urlsplit(realm)
         if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.netloc)):
             raise ImageError(
-                f"the token server of {self._reference.host} is {realm!r}, which is not secure; "
-                "configure the registry with an https address"
+                f"the token server of {self._reference.host} is {realm!r}, which is not secure",
+                remedy="configure the registry with an https address",
             )
         self._scopes.update(dict.fromkeys(parameters.get("scope", "").split()))
         service = parameters.get("service", "")
