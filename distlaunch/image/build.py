@@ -9,19 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import ImageError, os_reason
-from distlaunch.events import Notice
-from distlaunch.image.plan import with_secrets
+from distlaunch.events import Event, Notice
+from distlaunch.image.layers import Layer, code_layer
+from distlaunch.image.pip_secrets import dockerfile_secrets, pip_secrets
+from distlaunch.image.plan import BuildInputs, Environment, ImagePlan, with_secrets
 from distlaunch.image.reference import Reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from distlaunch.events import Event
     from distlaunch.image.context import ContextFile
     from distlaunch.image.docker import Docker
     from distlaunch.image.dockerfile_parser import Dockerfile
-    from distlaunch.image.layers import Layer
-    from distlaunch.image.plan import BuildInputs, Environment, ImagePlan
     from distlaunch.image.registry.manifests import ImageSettings
 
 
@@ -69,8 +68,6 @@ class _Build:
 
     def append_code(self, environment: Environment, digest: str) -> str:
         """Append the code to an environment that the registry has; return the image's digest."""
-        from distlaunch.image.layers import code_layer
-
         code = environment.code
         with _scratch_folder() as folder:
             file = folder / "code.tar.gz"
@@ -109,8 +106,6 @@ class _Build:
         self, docker: Docker, dockerfile: Dockerfile, files: Sequence[ContextFile], tag: Reference
     ) -> None:
         """Build a Dockerfile with pip's settings as secrets: in the pip steps of a rendered one."""
-        from distlaunch.image.pip_secrets import dockerfile_secrets, pip_secrets
-
         folder, environment = self.inputs.folder, self.inputs.environment
         if environment is None:
             secrets = dockerfile_secrets() if "type=secret" in dockerfile.text else {}

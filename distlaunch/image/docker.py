@@ -24,20 +24,18 @@ from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from distlaunch.errors import ImageError, causes_of
-from distlaunch.events import Notice
+from distlaunch.events import Event, Notice
 from distlaunch.image.reference import PLATFORM, Reference, is_google
 from distlaunch.image.registry import errors
-from distlaunch.image.registry.credentials import find_credentials, load_config
+from distlaunch.image.registry.credentials import Credentials, find_credentials, load_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from typing_extensions import Self
 
-    from distlaunch.events import Event
     from distlaunch.image.context import ContextFile
     from distlaunch.image.dockerfile_parser import Dockerfile
-    from distlaunch.image.registry.credentials import Credentials
 
 
 _DEFAULT_ADDRESS = "unix:///var/run/docker.sock"

@@ -7,13 +7,12 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.image.dockerfile_parser import below, expand
+from distlaunch.image.dockerfile_parser import Dockerfile, Instruction, below, expand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from distlaunch.image.context import ContextFile
-    from distlaunch.image.dockerfile_parser import Dockerfile, Instruction
 
 # Base images without ENTRYPOINT and WORKDIR.
 _PLAIN = re.compile(

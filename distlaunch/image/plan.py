@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from distlaunch.background import BackgroundTask
 from distlaunch.errors import ImageError
-from distlaunch.image.context import read_context
-from distlaunch.image.dockerfile_parser import below, read_dockerfile
+from distlaunch.image.context import Context, ContextFile, read_context
+from distlaunch.image.dockerfile_parser import Dockerfile, Instruction, below, read_dockerfile
 from distlaunch.image.entrypoint import read_contents
 from distlaunch.image.pip_secrets import FOLDER, VARIABLES
-from distlaunch.image.recipe import read_recipe
+from distlaunch.image.recipe import Recipe, read_recipe
 from distlaunch.image.reference import Reference
 from distlaunch.image.registry import RegistryUnreachable
 from distlaunch.image.registry.manifests import ImageSettings
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from distlaunch.image.context import Context, ContextFile
-    from distlaunch.image.dockerfile_parser import Dockerfile, Instruction
-    from distlaunch.image.recipe import Recipe
     from distlaunch.job.model import Job
 
 _T = TypeVar("_T")

@@ -14,20 +14,23 @@ from typing import TYPE_CHECKING, Any
 from distlaunch import __version__, resources
 from distlaunch.errors import ImageError, did_you_mean
 from distlaunch.image import quoting, secrets, trainer_wheel
-from distlaunch.image.context import paths
+from distlaunch.image.context import ContextFile, paths
 from distlaunch.image.ignore import pattern_for
-from distlaunch.image.requirements import has_gpus, read_requirements, read_text, sed_script
+from distlaunch.image.requirements import (
+    Requirements,
+    has_gpus,
+    read_requirements,
+    read_text,
+    sed_script,
+)
 from distlaunch.job import machine_catalogue
-from distlaunch.job.model import DEFAULT_BASE, DEFAULT_REQUIREMENTS
+from distlaunch.job.model import DEFAULT_BASE, DEFAULT_REQUIREMENTS, Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     import jinja2
 
-    from distlaunch.image.context import ContextFile
-    from distlaunch.image.requirements import Requirements
-    from distlaunch.job.model import Job
 
 CODE = "/app"  # the folder of the project's files in the image
 REQUIREMENTS = "/environment"  # that of the requirements files

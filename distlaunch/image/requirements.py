@@ -15,13 +15,12 @@ from packaging.utils import canonicalize_name
 
 from distlaunch.errors import ImageError, os_reason
 from distlaunch.files import read_regular
-from distlaunch.job.model import DEFAULT_REQUIREMENTS
+from distlaunch.job.model import DEFAULT_REQUIREMENTS, Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from distlaunch.job.model import Cluster
 
 # Expressions that Python and GNU sed read alike: the rendered Dockerfile has the latter use them.
 _TENSORFLOW = (

@@ -26,11 +26,11 @@ from packaging.utils import canonicalize_name
 from distlaunch.errors import ImageError
 from distlaunch.image.docker import failure_reason, run_command
 from distlaunch.image.dockerfile_parser import expand
-from distlaunch.image.layers import LayerWriter
-from distlaunch.image.recipe import CODE, CUDA_FOLDER, REQUIREMENTS
-from distlaunch.image.registry.client import Registry
+from distlaunch.image.layers import Layer, LayerWriter
+from distlaunch.image.recipe import CODE, CUDA_FOLDER, REQUIREMENTS, EnvironmentSpec
+from distlaunch.image.registry.client import Registry, RemoteImage
 from distlaunch.image.registry.manifests import ImageSettings, environment_variables
-from distlaunch.image.requirements import markers
+from distlaunch.image.requirements import Requirements, markers
 from distlaunch.image.trainer_wheel import install_words
 
 if TYPE_CHECKING:
@@ -38,11 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.image.context import ContextFile
-    from distlaunch.image.layers import Layer
-    from distlaunch.image.recipe import EnvironmentSpec
     from distlaunch.image.reference import Reference
-    from distlaunch.image.registry.client import RemoteImage
-    from distlaunch.image.requirements import Requirements
 
 _LEVEL = 1  # of gzip: wheels are large, and their libraries hardly get smaller
 # Docker's, for an image that sets none:

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.engines.vertex.api_errors import proxy_error
 from distlaunch.engines.vertex.auth import login_remedy
 from distlaunch.errors import Diagnostic, ImageError
-from distlaunch.image.reference import is_google
+from distlaunch.image.reference import Reference, is_google
 from distlaunch.image.registry import RegistryUnreachable
-from distlaunch.image.registry.credentials import docker_login
+from distlaunch.image.registry.credentials import Credentials, docker_login
 from distlaunch.refusals import CURRENT_ACCOUNT, find_remedy, grant, more_calls
 
 if TYPE_CHECKING:
     import requests
 
-    from distlaunch.image.reference import Reference
-    from distlaunch.image.registry.credentials import Credentials
 
 _MAX_MESSAGE = 600  # characters of a registry's message
 # Where Artifact Registry has the images of hosts that were Container Registry's.

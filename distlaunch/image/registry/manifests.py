@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import ImageError
-from distlaunch.image.reference import PLATFORM
+from distlaunch.image.reference import PLATFORM, Reference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from distlaunch.image.layers import Layer
-    from distlaunch.image.reference import Reference
 
 
 @dataclass(frozen=True, slots=True)

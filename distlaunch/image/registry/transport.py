@@ -17,7 +17,7 @@ from urllib3.exceptions import ProtocolError
 
 from distlaunch.errors import ImageError
 from distlaunch.image.reference import DOCKER_HUB, Reference, is_loopback
-from distlaunch.image.registry.credentials import find_credentials
+from distlaunch.image.registry.credentials import Credentials, find_credentials
 from distlaunch.image.registry.errors import (
     connection_error,
     denied,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from distlaunch.image.registry.credentials import Credentials
 
 THREADS = 8
 CHUNK = 1 << 20  # bytes
