@@ -34,7 +34,7 @@ from distlaunch.image.requirements import Requirements, markers
 from distlaunch.image.trainer_wheel import install_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from distlaunch.image.context import ContextFile
@@ -50,6 +50,7 @@ _FIRST_LINE = re.compile(rb"#!(?:[^\n]*python[^\n]*\n|/bin/sh\n'''exec' [^\n]*\n
 _CUDA_LIBRARY = re.compile(r"nvidia/[^/]+/lib/[^/]+\.so[^/]*")  # that `LINK_CUDA` links to
 _OLDEST_MANYLINUX = 5
 _KEPT_LINES = 200
+_TARGET = "target"  # the folder of the packages in the scratch folder
 _PYTHON = re.compile(r"(?P<prefix>.+)/bin/python3\.(?P<minor>[0-9]+)", re.ASCII)
 _DISTRIBUTION = re.compile(
     r"(?P<library>(?:.+/)?lib/python3(?:\.[0-9]+)?/(?:site|dist)-packages)"
@@ -92,14 +93,14 @@ def install_environment(
         image = registry.image()
         variables = {"PATH": _DEFAULT_PATH, **environment_variables(image.config)}
         python = find_python(registry, image, variables, progress)
-    target = scratch / "target"
+    target = scratch / _TARGET
     target.mkdir()
     files: dict[str, bytes] = {}
     if pip := spec.requirements:
-        _install(pip, target, scratch, python, progress)
+        _install(pip, scratch, python, progress)
         files = {f"{REQUIREMENTS}/{path}": pip.files[path].encode() for path in sorted(pip.files)}
     if wheel := spec.trainer_wheel:
-        _install_trainer(wheel, target, scratch, progress)
+        _install_trainer(wheel, scratch, progress)
         files[f"{CODE}/{wheel.path}"] = wheel.content or b""
     progress("packing the environment")
     with LayerWriter(scratch / "environment.tar.gz", level=_LEVEL) as layer:
@@ -212,11 +213,7 @@ def _check_marker(requirement: Requirement, extra: str, source: str, python: Bas
 
 
 def _install(
-    requirements: Requirements,
-    target: Path,
-    scratch: Path,
-    python: BasePython,
-    progress: Callable[[str], None],
+    requirements: Requirements, scratch: Path, python: BasePython, progress: Callable[[str], None]
 ) -> None:
     """Run ``pip install`` for the image's Python, and check what it has installed."""
     for line in requirements.lines():
@@ -230,14 +227,12 @@ def _install(
     # In the image pip keeps installed packages if they satisfy the requirements.
     installed = [f"{name}=={version}\n" for name, version in sorted(python.installed.items())]
     constraints.write_text("".join(installed), encoding="utf-8")
-    command = [sys.executable, "-m", "pip", "install", "--target", str(target)]
-    command += ["--report", str(report), "--constraint", str(constraints)]
-    command += ["--no-input", "--no-compile", "--no-user", "--disable-pip-version-check"]
-    command += ["--progress-bar=off", "--no-warn-conflicts", "--only-binary=:all:"]
-    command += ["--implementation=cp", f"--python-version={python.version}"]
-    command += [f"--platform={tag}" for tag in _platforms(python.glibc)]
-    command += ["--requirement", str(scratch / "requirements" / requirements.name)]
-    if reason := _run_pip(command, progress):
+    words = ["install", "--report", str(report), "--constraint", str(constraints)]
+    words += ["--no-input", "--no-warn-conflicts", "--only-binary=:all:"]
+    words += ["--implementation=cp", f"--python-version={python.version}"]
+    words += [f"--platform={tag}" for tag in _platforms(python.glibc)]
+    words += ["--requirement", str(scratch / "requirements" / requirements.name)]
+    if reason := _run_pip(words, scratch, progress):
         raise ImageError(
             f"pip cannot install wheels for Python {python.short} on linux/amd64 ({reason}); fix "
             "the requirements, or install Docker"
@@ -245,21 +240,19 @@ def _install(
     _check_installed(json.loads(report.read_text(encoding="utf-8"))["install"], python)
 
 
-def _install_trainer(
-    wheel: ContextFile, target: Path, scratch: Path, progress: Callable[[str], None]
-) -> None:
+def _install_trainer(wheel: ContextFile, scratch: Path, progress: Callable[[str], None]) -> None:
     """Run ``pip install`` for the trainer package alone."""
     folder = scratch / "wheels"
     folder.mkdir()
     (folder / posixpath.basename(wheel.path)).write_bytes(wheel.content or b"")
-    command = [sys.executable, "-m", "pip", *install_words(folder), "--target", str(target)]
-    command += ["--no-compile", "--no-user", "--disable-pip-version-check", "--progress-bar=off"]
-    if reason := _run_pip(command, progress):
+    if reason := _run_pip(install_words(folder), scratch, progress):
         raise ImageError(f"pip cannot install {wheel.path} ({reason}); install Docker")
 
 
-def _run_pip(command: list[str], progress: Callable[[str], None]) -> str:
-    """Run pip; return the reason of a failure, empty if there is none."""
+def _run_pip(words: Iterable[str], scratch: Path, progress: Callable[[str], None]) -> str:
+    """Run ``pip install`` for a scratch folder; return why it failed, empty if it did not."""
+    command = [sys.executable, "-m", "pip", *words, "--target", str(scratch / _TARGET)]
+    command += ["--no-compile", "--no-user", "--disable-pip-version-check", "--progress-bar=off"]
     lines: deque[str] = deque(maxlen=_KEPT_LINES)
 
     def show(line: str) -> None:
