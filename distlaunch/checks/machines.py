@@ -60,7 +60,7 @@ def _machine_problems(pool: PoolRequest, available: Availability) -> Iterator[Pr
     elif not name:
         remedy = "set one, e.g. n1-standard-8"
         yield error("machine-unknown", location, "machine type missing", remedy)
-    elif name not in catalogue.machines and name not in catalogue.retired_machines:
+    elif name not in catalogue.machines and name not in catalogue.retired.machines:
         hint = suggest_machine(name, catalogue.machines)
         remedy = _add_to_catalogue(hint, _catalogue_entry(pool))
         yield warning("machine-unknown", location, _unknown(name, catalogue), remedy)
@@ -68,12 +68,12 @@ def _machine_problems(pool: PoolRequest, available: Availability) -> Iterator[Pr
 
 def _retired_machine(pool: PoolRequest, available: Availability) -> Problem:
     catalogue = available.catalogue
-    retired = catalogue.retired_machines[pool.machine]
+    retired = catalogue.retired.machines[pool.machine]
     machine = retired.replacement
     machines: tuple[Machine, ...] = (machine,)
     accelerator = machine.accelerator
     if accelerator and catalogue.is_retired(accelerator, available.today):
-        others = catalogue.retired_accelerators[accelerator].instead
+        others = catalogue.retired.accelerators[accelerator].instead
         machines = available.replacements(machine, others)
     why = f": {retired.why}" if retired.why else ""
     message = f"machine name {pool.machine} was withdrawn on {retired.since}{why}"
@@ -90,7 +90,7 @@ def _accelerator_problems(pool: PoolRequest, available: Availability) -> Iterato
         remedy = _add_to_catalogue(hint, _catalogue_entry(pool))
         yield warning("accelerator-unknown", location, _unknown(name, catalogue), remedy)
         return
-    retired = catalogue.retired_accelerators.get(name or "")
+    retired = catalogue.retired.accelerators.get(name or "")
     if retired is not None:
         machines = available.replacements(machine_of(pool), retired.instead)
         remedy = change_to(machine_of(pool), machines)

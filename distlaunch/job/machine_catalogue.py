@@ -17,7 +17,6 @@ import datetime as dt
 import json
 import math
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -143,25 +142,30 @@ class RetiredMachine(Section):
         return Machine(self.machine, self.accelerator, self.count if self.accelerator else 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Catalogue:
+class Retired(Section):
+    """Names that Google has withdrawn, or is going to."""
+
+    accelerators: dict[AcceleratorName, RetiredAccelerator]
+    machines: dict[MachineTypeName, RetiredMachine]
+
+
+class Catalogue(Section):
     """Machines, regions and retired names; `flex_start` are the accelerators for FLEX_START.
 
-    `date` is that of the bundled catalogue. `regions` are the uses of their accelerators, training
-    or elsewhere, empty if unknown. `families` are what the machines of a family have in common;
-    `compute_capability` is NVIDIA's number by accelerator, and `accelerator_quotas` are the quotas
-    that do not have its name.
+    `regions` are the uses of their accelerators, training or elsewhere, empty if unknown.
+    `families` are what the machines of a family have in common; `compute_capability` is NVIDIA's
+    number by accelerator, and `accelerator_quotas` are the quotas that do not have its name.
     """
 
-    date: str
-    families: Mapping[str, MachineType]
-    machines: Mapping[str, MachineType]
-    regions: Mapping[str, Mapping[str, str]]
-    flex_start: tuple[str, ...]
-    compute_capability: Mapping[str, float]
-    accelerator_quotas: Mapping[str, str]
-    retired_accelerators: Mapping[str, RetiredAccelerator]
-    retired_machines: Mapping[str, RetiredMachine]
+    source: NonEmptyLine
+    date: NonEmptyLine
+    families: dict[NonEmptyLine, MachineType]
+    machines: dict[MachineTypeName, MachineType]
+    regions: dict[RegionName, dict[AcceleratorName, _Use]]
+    flex_start: Annotated[tuple[AcceleratorName, ...], Field(min_length=1)]
+    compute_capability: dict[AcceleratorName, float]
+    accelerator_quotas: dict[AcceleratorName, NonEmptyLine]
+    retired: Retired
 
     def machine(self, name: str) -> MachineType:
         """Return a machine type; of an unknown one, what the family in its name has in common."""
@@ -173,7 +177,7 @@ class Catalogue:
         on_machines = {name for kind in self.machines.values() for name in kind.accelerators}
         tpus = {kind.tpu for kind in self.machines.values() if kind.tpu}
         in_regions = {name for uses in self.regions.values() for name in uses}
-        return frozenset(on_machines | tpus | in_regions | self.retired_accelerators.keys())
+        return frozenset(on_machines | tpus | in_regions | self.retired.accelerators.keys())
 
     def offers(self, region: str, accelerator: str) -> bool | None:
         """Return whether a region offers an accelerator for training, None if unknown."""
@@ -202,12 +206,12 @@ class Catalogue:
 
     def is_retired(self, name: str, today: dt.date) -> bool:
         """Return whether a machine or an accelerator is withdrawn by a day."""
-        retired = self.retired_accelerators.get(name) or self.retired_machines.get(name)
+        retired = self.retired.accelerators.get(name) or self.retired.machines.get(name)
         return retired is not None and retired.since <= today
 
     def replacements(self, accelerator: str, count: int, machine_type: str) -> tuple[str, ...]:
         """Return the replacements of a retired accelerator that a machine takes, closest first."""
-        names = self.retired_accelerators[accelerator].instead
+        names = self.retired.accelerators[accelerator].instead
         machine = self.machine(machine_type)
         fitting = tuple(name for name in names if machine.takes(name, count))
         return fitting or names
@@ -215,25 +219,6 @@ class Catalogue:
     def _size(self, machine: str) -> tuple[float, float]:
         kind = self.machines[machine]
         return kind.cpus or math.inf, kind.memory_gb or math.inf
-
-
-class _RetiredSection(Section):
-    """``retired``."""
-
-    accelerators: dict[AcceleratorName, RetiredAccelerator]
-    machines: dict[MachineTypeName, RetiredMachine]
-
-
-class _CatalogueSection(Section):
-    """The whole file."""
-
-    families: dict[NonEmptyLine, MachineType]
-    machines: dict[MachineTypeName, MachineType]
-    regions: dict[RegionName, dict[AcceleratorName, _Use]]
-    flex_start: Annotated[tuple[AcceleratorName, ...], Field(min_length=1)]
-    compute_capability: dict[AcceleratorName, float]
-    accelerator_quotas: dict[AcceleratorName, NonEmptyLine]
-    retired: _RetiredSection
 
 
 def offered_as(kind: MachineType, accelerator: str | None, count: int) -> str | None:
@@ -268,22 +253,18 @@ def bundled() -> Catalogue:
 
 def _read(document: Document, path: Path) -> Catalogue:
     """Merge a user's document into the bundled data; its problems are a JobFileError."""
-    data = json.loads(_BUNDLED.read_bytes())
-    date = data.pop("date")
-    del data["source"]
     own = _without_empty(document.data)
     if isinstance(own.get("retired"), dict):
         own["retired"] = _without_empty(own["retired"])
-    document.data = deep_merge(data, own, drop_none=True)
-    section, problems = validate(document, _CatalogueSection)
-    if section is None or problems:
+    document.data = deep_merge(json.loads(_BUNDLED.read_bytes()), own, drop_none=True)
+    catalogue, problems = validate(document, Catalogue)
+    if catalogue is None or problems:
         raise job_file_error(path, problems)
-    fields = dict(section)
-    retired, machines, families = fields.pop("retired"), section.machines, section.families
-    fields["machines"] = {name: _of_family(name, machines[name], families) for name in machines}
-    return Catalogue(
-        date, **fields, retired_accelerators=retired.accelerators, retired_machines=retired.machines
-    )
+    machines = {
+        name: _of_family(name, kind, catalogue.families)
+        for name, kind in catalogue.machines.items()
+    }
+    return catalogue.model_copy(update={"machines": machines})
 
 
 def _without_empty(section: Mapping[str, Any]) -> dict[str, Any]:
@@ -314,13 +295,13 @@ def suggest_accelerator(name: str, known: Iterable[str]) -> str:
 
 def suggest_machine(name: str, known: Iterable[str]) -> str:
     """Return ``; did you mean …?`` for an unknown machine: the next larger one of its series."""
-    names = list(known)
     series, size = _series_and_size(name)
-    sizes = {known_size: each for each in names if (known_size := _size_in(series, each))}
-    larger = sorted(each for each in sizes if each >= size)
-    if not size or not sizes:
-        return did_you_mean(name, names)
-    return f"; did you mean {sizes[larger[0] if larger else max(sizes)]!r}?"
+    sizes = ((*_series_and_size(each), each) for each in known)
+    by_size = sorted((number, each) for of, number, each in sizes if of == series and number)
+    if not size or not by_size:
+        return did_you_mean(name, list(known))
+    larger = [each for number, each in by_size if number >= size]
+    return f"; did you mean {(larger or [by_size[-1][1]])[0]!r}?"
 
 
 def _series_and_size(name: str) -> tuple[str, int]:
@@ -328,8 +309,3 @@ def _series_and_size(name: str) -> tuple[str, int]:
     series, _, size = name.rpartition("-")
     digits = size.removesuffix("g")
     return series, int(digits) if digits.isdecimal() else 0
-
-
-def _size_in(series: str, name: str) -> int:
-    of_name, size = _series_and_size(name)
-    return size if of_name == series else 0

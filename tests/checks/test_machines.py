@@ -27,7 +27,7 @@ from distlaunch.price.forecast.clusters import Clusters
 
 KNOWN = load(None)
 TODAY = date(2026, 11, 21)
-RETIRED = {name for name, entry in KNOWN.retired_accelerators.items() if entry.since <= TODAY}
+RETIRED = {name for name, entry in KNOWN.retired.accelerators.items() if entry.since <= TODAY}
 COMBINATIONS = [
     (machine, accelerator, count)
     for machine, kind in KNOWN.machines.items()
@@ -204,7 +204,7 @@ def test_a_retired_accelerator_is_an_error_with_replacements():
             for count in (1, 2, 4, 8):
                 wanted = pool(machine, name, count, topology=topology)
                 problem = refused("accelerator-retired", wanted)
-                assert str(KNOWN.retired_accelerators[name].since) in problem.what
+                assert str(KNOWN.retired.accelerators[name].since) in problem.what
     [problem] = check(pool("n1-standard-8", "NVIDIA_TESLA_K80", 1), region="me-central2")
     assert problem.remedy == (
         "write machine: g2-standard-8 with accelerator: {type: NVIDIA_L4, count: 1}"
@@ -221,7 +221,7 @@ def test_an_accelerator_is_a_warning_until_it_is_retired():
 
 
 def test_a_retired_machine_name_is_an_error_with_the_current_machine():
-    for name, retired in KNOWN.retired_machines.items():
+    for name, retired in KNOWN.retired.machines.items():
         problem = refused("machine-retired", pool(name))
         assert problem.where == "cluster.chief.machine"
         assert retired.replacement.type in problem.remedy
@@ -378,7 +378,7 @@ POOLS = st.builds(
     PoolRequest,
     st.sampled_from(["chief", "workers", "parameter_servers", "evaluators", "pool 4"]),
     st.integers(1, 9),
-    MACHINES | WORDS | st.sampled_from([*KNOWN.machines, *KNOWN.retired_machines, ""]),
+    MACHINES | WORDS | st.sampled_from([*KNOWN.machines, *KNOWN.retired.machines, ""]),
     optional(KINDS | st.sampled_from(sorted(KNOWN.accelerators))),
     st.integers(-1, 40),
     optional(st.sampled_from(["1x1", "2x4", "2x2x4", "", "x", "9x9"])),

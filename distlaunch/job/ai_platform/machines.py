@@ -110,7 +110,7 @@ def current_machine(
     role: RoleConfig, file: AiPlatformFile, *, keep_retired: bool
 ) -> Machine | None:
     """Return the machine that is now that of a role; None, with an error, if there is none."""
-    former = bundled().retired_machines.get(role.machine)
+    former = bundled().retired.machines.get(role.machine)
     machine = former.replacement if former else Machine(role.machine)
     current = f"{role.role.ai_platform}Type: {machine.type}"
     name = f"{role.config_field}.acceleratorConfig"
@@ -120,7 +120,7 @@ def current_machine(
         file.error(name, f"requires a machine type of Compute Engine; write {current}")
         return None
     if not former and not _MACHINE.fullmatch(role.machine):
-        hint = did_you_mean(role.machine, bundled().retired_machines)
+        hint = did_you_mean(role.machine, bundled().retired.machines)
         message = f"expected a machine type such as n1-standard-8, got {role.machine!r}{hint}"
         file.error(role.type_field, message)
         return None
@@ -129,7 +129,7 @@ def current_machine(
             file.error(f"{name}.count", f"expected 1 or more of {accelerator}")
             return None
         machine = Machine(machine.type, _PODS.get(accelerator, accelerator), config["count"])
-    withdrawn = bundled().retired_accelerators.get(machine.accelerator or "")
+    withdrawn = bundled().retired.accelerators.get(machine.accelerator or "")
     if withdrawn and not keep_retired:
         choices = _choices(machine)
         write = f"{name}: {{type: {choices[0]}, count: {machine.accelerator_count}}}"
