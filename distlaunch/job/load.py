@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.errors import Diagnostic, JobFileError
 from distlaunch.job import reduction_server
 from distlaunch.job.model import Job, project_name
-from distlaunch.job.overrides import OverriddenDocument, Override, job_data
+from distlaunch.job.overrides import Override, job_data, override
 from distlaunch.job.schema import JobSection
 from distlaunch.job.validation import validate
 from distlaunch.job.vertex import SPECS, collection
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.job.model import Cluster, Pool
-    from distlaunch.job.yaml_document import SourceMap
 
 FILE_NAME = "distlaunch.yaml"
 
@@ -86,9 +85,9 @@ def load_job(
 def load_job_file(path: Path, overrides: Sequence[Override] = ()) -> Job:
     """Read distlaunch.yaml; all its problems are one JobFileError."""
     document = read_document(path, remedy="'distlaunch init' creates one")
-    overridden = OverriddenDocument(document, document.data, overrides)
-    job = _to_job(path, overridden)
-    _check_reduction_server(job, path, overridden)
+    override(document, overrides)
+    job = _to_job(path, document)
+    _check_reduction_server(job, path, document)
     return _with_source_folder(job, path.parent)
 
 
@@ -122,8 +121,7 @@ def _load_with_config(
         notes += more_notes
     notes += _unused(base, job, config, path)
     job = _override(job, overrides, config)
-    document = _read_optional(path)
-    _check_reduction_server(job, path, OverriddenDocument(document, document.data, overrides))
+    _check_reduction_server(job, path, override(_read_optional(path), overrides))
     return LoadedJob(_with_source_folder(job, path.parent), tuple(notes))
 
 
@@ -137,7 +135,7 @@ def _load_without_cluster(path: Path, overrides: Sequence[Override]) -> Job:
     name = project_name(path.parent.resolve().name)
     data = {"name": name} | document.data | {"cluster": _ANY_CLUSTER}
     others = [each for each in overrides if each.path[0] not in _IN_CONFIG]
-    return _to_job(path, OverriddenDocument(document, data, others))
+    return _to_job(path, override(document, others, data))
 
 
 def _read_config(
@@ -222,7 +220,7 @@ def _override(job: Job, overrides: Sequence[Override], path: Path) -> Job:
     keys = {each.path[0] for each in overrides}
     data = {key: value for key, value in job_data(job).items() if key in keys}
     required = {"name": "job", "cluster": _ANY_CLUSTER}
-    document = OverriddenDocument(Document("{}"), required | data, overrides)
+    document = override(Document("{}"), overrides, required | data)
     overridden = _to_job(path, document, job)
     changed: dict[str, Any] = {key: getattr(overridden, key) for key in keys}
     if "cluster" in changed:
@@ -239,7 +237,7 @@ def _keep_programs(cluster: Cluster, before: Cluster) -> Cluster:
     return type(cluster)(chief or cluster.chief, *others)
 
 
-def _check_reduction_server(job: Job, path: Path, document: SourceMap) -> None:
+def _check_reduction_server(job: Job, path: Path, document: Document) -> None:
     """Check distlaunch.yaml's ``reduction_server`` against the cluster, of whichever file."""
     is_set = document.data.get(reduction_server.KEY) is not None
     problem = reduction_server.problem(job) if job.reduction_server and is_set else None
@@ -249,7 +247,7 @@ def _check_reduction_server(job: Job, path: Path, document: SourceMap) -> None:
         raise job_file_error(path, [YamlProblem(location, reason, problem.where)])
 
 
-def _to_job(path: Path, document: SourceMap, full_job: Job | None = None) -> Job:
+def _to_job(path: Path, document: Document, full_job: Job | None = None) -> Job:
     """Validate a document and return its job.
 
     `full_job` is the job of the ``vertex`` section, if the document is only a part of it.

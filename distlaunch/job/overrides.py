@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import UsageError
 from distlaunch.job.model import POOL_ROLES, ChoiceParameter
-from distlaunch.job.yaml_document import Document, Location, YamlProblem
+from distlaunch.job.yaml_document import Document, YamlProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from distlaunch.job.model import Job, Pool, RangeParameter
-    from distlaunch.job.yaml_document import Path
 
 _STEP = re.compile(r"""\.((?P<quote>["'])(?P<quoted>.*?)(?P=quote)|(?P<plain>[^."'\s]+))""")
 _EXAMPLE = "expected an assignment such as cluster.workers.count=7"
@@ -41,34 +40,15 @@ class Override:
         return cls(_parse_path(name), _parse_value(name, value), f"--set {_printable(name)}")
 
 
-class OverriddenDocument:
-    """The data of a document with overrides applied; locations are the file's or the option's."""
-
-    def __init__(
-        self, document: Document, data: dict[str, Any], overrides: Sequence[Override]
-    ) -> None:
-        self._document = document
-        self._overrides = overrides
-        self.data = data
-        self.problems = list(document.problems)
-        for override in overrides:
-            self.data = _apply(self.data, override.path, override)
-
-    def location(self, path: Path, *, of_key: bool = False) -> Location:
-        """Return the location of a path, in the file or on the command line."""
-        steps = tuple(map(str, path))
-        relevant = [each for each in self._overrides if _is_relevant(each.path, steps)]
-        if not relevant and not self._document.holds(path[:-1]):
-            parent = steps[:-1]
-            relevant = [each for each in self._overrides if each.path[: len(parent)] == parent]
-        if relevant:
-            return Location(0, 0, relevant[-1].option)
-        return self._document.location(path, of_key=of_key)
-
-
-def _is_relevant(override: tuple[str, ...], path: tuple[str, ...]) -> bool:
-    """Whether a path is within an override, or is a section only because of it."""
-    return path[: len(override)] == override or override[: len(path)] == path
+def override(
+    document: Document, overrides: Iterable[Override], data: dict[str, Any] | None = None
+) -> Document:
+    """Return a document with overrides applied, to its data or to others in their place."""
+    document.data = document.data if data is None else data
+    for each in overrides:
+        document.data = _apply(document.data, each.path, each)
+        document.options.append((each.path, each.option))
+    return document
 
 
 def _parse_path(name: str) -> tuple[str, ...]:

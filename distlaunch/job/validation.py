@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-    from distlaunch.job.yaml_document import SourceMap
+    from distlaunch.job.yaml_document import Document
 
 _LONGEST_VALUE = 40  # characters of a wrong value that are shown
 _MOST_HINTS = 100  # each compares with all known names
@@ -34,7 +34,7 @@ _EXPECTED = {
 _S = TypeVar("_S", bound=BaseModel)
 
 
-def validate(document: SourceMap, root: type[_S]) -> tuple[_S | None, list[YamlProblem]]:
+def validate(document: Document, root: type[_S]) -> tuple[_S | None, list[YamlProblem]]:
     """Validate a document as a section; return the section (None if invalid) and all problems."""
     try:
         return root.model_validate(document.data), list(document.problems)
@@ -67,7 +67,7 @@ def dotted_path(path: Iterable[str | int]) -> str:
 
 
 def _problem(
-    document: SourceMap, root: type[BaseModel], detail: ErrorDetails, *, with_hint: bool
+    document: Document, root: type[BaseModel], detail: ErrorDetails, *, with_hint: bool
 ) -> YamlProblem:
     of_key = detail["loc"][-1:] == ("[key]",)
     path = detail["loc"][:-1] if of_key else detail["loc"]

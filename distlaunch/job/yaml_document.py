@@ -12,7 +12,7 @@ import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -63,15 +63,6 @@ class YamlProblem(Exception):
     def text(self) -> str:
         """The message after the key."""
         return f"{self.key}: {self.message}" if self.key else self.message
-
-
-class SourceMap(Protocol):
-    """Plain data with the location of each value."""
-
-    data: dict[str, Any]
-    problems: list[YamlProblem]
-
-    def location(self, path: Path, *, of_key: bool = False) -> Location: ...
 
 
 def read_text(path: FilePath, *, remedy: str = "") -> str:
@@ -157,7 +148,8 @@ class Document:
     `data` is dicts, lists, text and None. `problems` are duplicate keys and whatever else was left
     out. `variables` are the values for ``${NAME}``, None to leave it (``$${NAME}`` is an escaped
     one); `substituted` and `bare_variables` are the first location of each ``${NAME}`` that was
-    replaced, and of each ``$NAME``, which never is.
+    replaced, and of each ``$NAME``, which never is. `options` are paths whose values were set by an
+    option of the command line, and the option.
 
     Raises
     ------
@@ -169,6 +161,7 @@ class Document:
         self.problems: list[YamlProblem] = []
         self.substituted: dict[str, Location] = {}
         self.bare_variables: dict[str, Location] = {}
+        self.options: list[tuple[tuple[str, ...], str]] = []
         self._variables = variables
         self._values: dict[int, Any] = {}
         self._open: set[int] = set()
@@ -181,7 +174,13 @@ class Document:
 
     def location(self, path: Path, *, of_key: bool = False) -> Location:
         """Return the location of a value, or of its key; of the last existing step of the path."""
-        return self._follow(path, of_key=of_key)[1]
+        steps = tuple(map(str, path))
+        options = [option for set_, option in self.options if _is_within(set_, steps)]
+        if not options and not self.holds(path[:-1]):
+            options = [
+                option for set_, option in self.options if set_[: len(steps) - 1] == steps[:-1]
+            ]
+        return Location(0, 0, options[-1]) if options else self._follow(path, of_key=of_key)[1]
 
     def holds(self, path: Path) -> bool:
         """Whether there is a value at a path."""
@@ -275,6 +274,11 @@ class Document:
 
     def _add_problem(self, node: yaml.Node, message: str, key: str = "") -> None:
         self.problems.append(YamlProblem(_location(node.start_mark), message, key))
+
+
+def _is_within(override: tuple[str, ...], path: tuple[str, ...]) -> bool:
+    """Whether a path is within an override, or is a section only because of it."""
+    return path[: len(override)] == override or override[: len(path)] == path
 
 
 def _json_as_yaml(text: str) -> str:

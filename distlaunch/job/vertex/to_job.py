@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.job.vertex.proto import MessageName, ParsedMessage
-    from distlaunch.job.yaml_document import Document, SourceMap
+    from distlaunch.job.yaml_document import Document
     from distlaunch.job.yaml_document import Path as FieldPath
 
 OUTPUT_ONLY_FIELDS = frozenset(
@@ -147,7 +147,7 @@ def job_fields(body: Mapping[str, Any], base: Job) -> dict[str, Any]:
 
 
 def merge_passthrough(
-    job: Job | None, document: SourceMap, full_job: Job | None
+    job: Job | None, document: Document, full_job: Job | None
 ) -> tuple[Job | None, list[YamlProblem]]:
     """Return a job with its ``vertex`` section merged into it, and the section's problems.
 
@@ -176,7 +176,7 @@ def merge_passthrough(
     return job, _conflicts(job, document, parsed)
 
 
-def _conflicts(job: Job, document: SourceMap, parsed: ParsedMessage) -> list[YamlProblem]:
+def _conflicts(job: Job, document: Document, parsed: ParsedMessage) -> list[YamlProblem]:
     """Return the fields of the section that another key of the file sets to another value."""
     # The image and the args belong to the job, also when they are not known yet.
     known = replace(job, args=job.args or ("ARGS",))
@@ -201,7 +201,7 @@ def _value_at(body: Any, path: FieldPath) -> Any:
 
 
 def _vertex_problem(
-    document: SourceMap, path: FieldPath, message: str, *, of_key: bool = False
+    document: Document, path: FieldPath, message: str, *, of_key: bool = False
 ) -> YamlProblem:
     full_path = (_PASSTHROUGH, *path)
     location = document.location(full_path, of_key=of_key)
