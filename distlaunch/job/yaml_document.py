@@ -175,10 +175,10 @@ class Document:
     def location(self, path: Path, *, of_key: bool = False) -> Location:
         """Return the location of a value, or of its key; of the last existing step of the path."""
         steps = tuple(map(str, path))
-        options = [option for set_, option in self.options if _is_within(set_, steps)]
+        options = [option for target, option in self.options if _is_within(target, steps)]
         if not options and not self.holds(path[:-1]):
             options = [
-                option for set_, option in self.options if set_[: len(steps) - 1] == steps[:-1]
+                option for target, option in self.options if target[: len(steps) - 1] == steps[:-1]
             ]
         return Location(0, 0, options[-1]) if options else self._follow(path, of_key=of_key)[1]
 

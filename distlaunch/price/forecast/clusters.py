@@ -17,8 +17,7 @@ from distlaunch.job.model import Cluster, Machine, Pool
 from distlaunch.job.vertex.view import JobRequest, PoolRequest
 from distlaunch.local.host_resources import this_machine
 from distlaunch.price import estimate_cost, load_prices
-from distlaunch.price.forecast.extrapolate import Target, forecast_step
-from distlaunch.price.forecast.model import LOCAL, Range, pareto_front
+from distlaunch.price.forecast.model import LOCAL, Range, Target, forecast_step, pareto_front
 from distlaunch.text import table
 
 if TYPE_CHECKING:
