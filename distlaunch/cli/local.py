@@ -231,7 +231,7 @@ def _plan(
     console: Console, values: SimpleNamespace, *, debug: bool
 ) -> tuple[RunSpec, RunFolder, Job | None]:
     """Return what to run, its job folder, and the job of the job file."""
-    from distlaunch.job.job_dir import job_dir_in
+    from distlaunch.job.launch import job_dir_in
     from distlaunch.local.run_folder import choose
     from distlaunch.local.run_plan import load_project_job, local_cluster, require_tensorflow
     from distlaunch.local.run_spec import (

@@ -172,8 +172,7 @@ def check_notify(notify: str | None, *, detach: bool) -> None:
 def load_launch(options: LaunchOptions) -> tuple[LaunchRequest, list[str]]:
     """Read the job of `launch_options`; return what to launch, and notes to print as warnings."""
     from distlaunch.engines.vertex import auth
-    from distlaunch.job.job_dir import job_dir_in, replace_job_dir
-    from distlaunch.job.launch import LaunchRequest
+    from distlaunch.job.launch import LaunchRequest, job_dir_in, replace_job_dir
     from distlaunch.job.load import load_job
 
     words = options.program_args

@@ -124,13 +124,9 @@ def _parse_replicas(value: Any) -> int | None:
     """Return the number of replicas, None for ``auto``."""
     if value in ("auto", None):
         return None
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        number = 0
-    if number < 1:
+    if not re.fullmatch(r"0*[1-9][0-9]{0,18}", str(value), re.ASCII):
         raise expected_error("auto or a whole number of 1 or more")
-    return number
+    return int(value)
 
 
 def _parse_variable(value: Any) -> str:

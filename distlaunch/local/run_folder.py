@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import files, summary
 from distlaunch.errors import DistlaunchError, UsageError, os_reason
-from distlaunch.job.job_dir import check_scheme
+from distlaunch.job.launch import check_scheme
 from distlaunch.job.yaml_document import display_path
 from distlaunch.paths import FOLDER, LOCAL_JOBS
 

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError, UsageError
-from distlaunch.job.job_dir import job_dir_in
+from distlaunch.job.launch import job_dir_in
 from distlaunch.job.load import FILE_NAME, load_job_file
 from distlaunch.job.model import Cluster, Machine, Pool
 from distlaunch.job.overrides import Override

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from distlaunch.errors import DistlaunchError, UsageError
-from distlaunch.job.job_dir import without_job_dir
+from distlaunch.job.launch import without_job_dir
 from distlaunch.job.model import Task
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.job import vertex
-from distlaunch.job.job_dir import change_job_dir
-from distlaunch.job.launch import LAUNCH_LABEL
+from distlaunch.job.launch import LAUNCH_LABEL, change_job_dir
 from distlaunch.job.vertex import fields
 
 if TYPE_CHECKING:

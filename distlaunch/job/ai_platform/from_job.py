@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import DistlaunchError
 from distlaunch.job import vertex
+from distlaunch.job.ai_platform import ACCELERATORS
 from distlaunch.job.ai_platform.fields import (
     CONFIG_FIELDS,
     JOB_FIELDS,
@@ -14,8 +15,7 @@ from distlaunch.job.ai_platform.fields import (
     move_fields,
     reverse,
 )
-from distlaunch.job.ai_platform.schema import ACCELERATORS
-from distlaunch.job.job_dir import JOB_DIR
+from distlaunch.job.launch import JOB_DIR
 from distlaunch.job.model import POOL_ROLES
 from distlaunch.job.validation import dotted_path
 from distlaunch.job.vertex.fields import is_reduction_server, leaves

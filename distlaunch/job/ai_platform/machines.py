@@ -131,8 +131,11 @@ def current_machine(
         machine = Machine(machine.type, _PODS.get(accelerator, accelerator), config["count"])
     withdrawn = bundled().retired.accelerators.get(machine.accelerator or "")
     if withdrawn and not keep_retired:
-        choices = _choices(machine)
-        write = f"{name}: {{type: {choices[0]}, count: {machine.accelerator_count}}}"
+        is_n1 = bundled().machine(machine.type).family == "N1"
+        n1_machine = machine.type if is_n1 else "n1-standard-8"
+        count = machine.accelerator_count
+        choices = bundled().replacements(machine.accelerator or "", count, n1_machine)
+        write = f"{name}: {{type: {choices[0]}, count: {count}}}"
         if former:
             write = f"{'scaleTier: CUSTOM and ' if role.tier else ''}{current} with {write}"
         others = "".join(f" or {other}" for other in choices[1:])
@@ -149,12 +152,6 @@ def current_machine(
         why = f", as {former.why}" if former.why else ""
         file.warn(role.type_field, f"{former_name} is now {number}{_describe(machine)}{why}")
     return machine
-
-
-def _choices(machine: Machine) -> tuple[str, ...]:
-    """Return the replacements of a retired accelerator on an N1 machine."""
-    n1_machine = machine.type if machine.type.startswith("n1-") else "n1-standard-8"
-    return bundled().replacements(machine.accelerator or "", machine.accelerator_count, n1_machine)
 
 
 def _describe(machine: Machine) -> str:

@@ -18,9 +18,10 @@ from distlaunch.job.ai_platform.fields import (
     to_study,
 )
 from distlaunch.job.ai_platform.machines import RoleConfig, current_machine, role_configs
-from distlaunch.job.job_dir import JOB_DIR
+from distlaunch.job.launch import JOB_DIR
 from distlaunch.job.model import POOL_ROLES, job_name
 from distlaunch.job.vertex import to_job as vertex_to_job
+from distlaunch.job.yaml_document import job_file_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +78,8 @@ def to_job(
     _warn_about_ended_features(file, roles, shared_image or image)
     if "hyperparameters" in given:
         _check_search(file, given["hyperparameters"])
-    file.raise_errors()
+    if file.errors:
+        raise job_file_error(file.path, file.errors)
     body = _request(file, pools, base)
     base = replace(
         base,

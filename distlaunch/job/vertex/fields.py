@@ -92,11 +92,6 @@ def name(body: Mapping[str, Any]) -> str | None:
     return job_name(display_name) if display_name else None
 
 
-def plain_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of `PLAIN_FIELDS` that a CustomJobSpec sets, by their names in a Job."""
-    return {field: spec[json] for field, json in PLAIN_FIELDS.items() if spec.get(json)}
-
-
 def pool(spec: Mapping[str, Any]) -> Pool | None:
     """Return a worker pool, None for one without machines."""
     if not spec or spec.get("replicaCount") == 0:

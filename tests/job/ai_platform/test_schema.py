@@ -17,9 +17,8 @@ from pydantic.alias_generators import to_snake
 
 from distlaunch.errors import JobFileError
 from distlaunch.job import vertex
-from distlaunch.job.ai_platform import AiPlatformFile, is_training_input, read
+from distlaunch.job.ai_platform import AiPlatformFile, AiPlatformJob, is_training_input, read
 from distlaunch.job.ai_platform.from_job import from_job
-from distlaunch.job.ai_platform.schema import AiPlatformJob
 from distlaunch.job.ai_platform.to_job import to_job
 from distlaunch.job.model import Cluster, Job, Machine, Pool
 from distlaunch.job.vertex.proto import validate_request
