@@ -2,7 +2,7 @@
 
 Steps of 1 and 2 workers on this machine are measured, of a small model (5 ms) and of a large one
 (70 ms); from these runs alone `distlaunch forecast` predicts 3 and 4 workers, which are then
-compared with real runs. Each worker has one core while there are enough, as with `local --compare`;
+compared with real runs. Each worker has one core while there are enough, as with `compare`;
 on a machine with two cores 3 and 4 workers share them, which is part of what is predicted. All
 alternate. A run is repeated if other processes used the machine meanwhile. An error of more than
 15 % is exit code 1.

@@ -9,5 +9,5 @@ CHECKED = FOLDER / "check/summary.json"  # of the last `check --run`
 JOBS = FOLDER / "jobs"  # records of launches
 LOCAL_JOBS = FOLDER / "local"  # job folders of local runs
 SEARCHES = FOLDER / "tune"  # of `distlaunch tune --local`
-COMPARISONS = FOLDER / "compare"  # of `local --compare`
+COMPARISONS = FOLDER / "compare"  # of `distlaunch compare`
 WHEELS = FOLDER / "wheels"  # the trainer package, for builds of an image

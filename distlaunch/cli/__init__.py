@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "init": ("init:command", "Create a project: a trainer, a job file and data."),
     "local": ("local:command", "Run the job's cluster on this machine."),
+    "compare": ("compare:command", "Measure whether more tasks pay, on this machine."),
     "check": ("check:command", "Check the job and estimate its cost."),
     "submit": ("submit:command", "Build, push, submit to Vertex AI and follow the job."),
     "forecast": ("forecast:command", "Predict hours and money of clusters."),

@@ -1,4 +1,4 @@
-"""`distlaunch local --compare`: the same work on several clusters of this machine."""
+"""`distlaunch compare`: the same work on several clusters of this machine."""
 
 from __future__ import annotations
 
@@ -7,62 +7,84 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from distlaunch.cli import options
-from distlaunch.errors import EXIT_ERROR, EXIT_INTERRUPTED, UsageError
+from distlaunch.errors import EXIT_ERROR, EXIT_INTERRUPTED, DistlaunchError, os_reason
 from distlaunch.paths import COMPARISONS
 
 if TYPE_CHECKING:
-    from types import SimpleNamespace
-
+    from distlaunch.cli.settings import Settings
     from distlaunch.local.compare.rounds import Comparison
     from distlaunch.ui.console import Console
 
-DEFAULT_ROUNDS = 2
-_CHART_WIDTH = 40  # characters of the longest bar
-# Options of `local` that have no meaning for several runs, and their names.
-_OTHERS = {
-    "workers": "--workers",
-    "job_dir": "--job-dir",
-    "restarts": "--restarts",
-    "kill": "--kill",
-    "freeze": "--freeze",
-    "audit": "--audit",
-    "docker": "--docker",
-    "notify": "--notify",
-}
 
+@click.command("compare", cls=options.NamedPassthroughCommand)
+@click.argument("tasks", metavar="[TASKS] [-- ARGS | PROGRAM...]", required=False)
+@click.option(
+    "--batch-sizes",
+    metavar="B,C,…",
+    help="Compare these global batches (rows of a step over all workers).",
+)
+@click.option(
+    "--rounds",
+    metavar="R",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    help="Runs of each variant, in turn.",
+)
+@options.devices
+@options.overrides
+@options.as_json
+@click.pass_obj
+def command(
+    settings: Settings,
+    /,
+    *,
+    tasks: str | None,
+    batch_sizes: str | None,
+    rounds: int,
+    devices: int | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+    program_args: tuple[str, ...],
+) -> int:
+    """Measure whether more tasks pay: run the same work on each of TASKS and compare the speed.
 
-def compare(console: Console, values: SimpleNamespace, *, env: dict[str, str]) -> int:
-    """Run the comparison, print and write its report, and return the exit code."""
+    TASKS are numbers of workers, including the chief, or fit,trainer for Keras's fit and the
+    trainer on one worker (default: the number of distlaunch.yaml, with --batch-sizes). What is
+    after -- is as for 'distlaunch local'.
+
+    \b
+      distlaunch compare 1,2,4 -- --epochs 3
+      distlaunch compare fit,trainer --rounds 1
+      distlaunch compare --batch-sizes 64,256
+    """  # noqa: D301 - click wants the character that this is an escape for
     from distlaunch.local.compare.rounds import Rounds
     from distlaunch.local.compare.variants import plan_variants
     from distlaunch.local.run_folder import create_numbered
-    from distlaunch.local.run_plan import load_project_job
-    from distlaunch.local.run_spec import is_program
+    from distlaunch.local.run_plan import RunOptions, is_program, load_project_job
 
-    given = [name for key, name in _OTHERS.items() if getattr(values, key)]
-    given += ["--resume"] if values.resume is not None else []
-    if given:
-        option = "--compare" if values.compare else "--batch-sizes"
-        raise UsageError(f"{given[0]} cannot be combined with {option}")
-    words, project = values.program_args, Path.cwd()
-    if not is_program(words):
-        options.reject_launcher_options(words)
-    job = load_project_job(project, values.overrides)
-    if job and not is_program(words):
-        options.check_here(console, replace(job, tuning=None), words, values.overrides)
-    variants = plan_variants(job, words, values.compare, values.batch_sizes)
+    console, project = settings.console(), Path.cwd()
+    if not is_program(program_args):
+        options.reject_launcher_options(program_args)
+    job = load_project_job(project, overrides)
+    if job and not is_program(program_args):
+        options.check_here(console, replace(job, tuning=None), program_args, overrides)
+    variants = plan_variants(job, program_args, tasks, batch_sizes)
     folder = create_numbered(project, COMPARISONS)
-    rounds = Rounds(project, job, variants, folder=folder, console=console, env=env)
-    console.log(f"{rounds.describe()} · {folder}")
+    run_options = RunOptions(devices=devices, is_debug=settings.debug)
+    runs = Rounds(project, job, variants, folder=folder, console=console, options=run_options)
+    console.log(f"{runs.describe()} · {folder}")
     batches = {each.global_batch for each in variants} - {None}
     if len(batches) == 1:
         console.log(f"global batch {batches.pop()} in all variants")
-    comparison = rounds.run(values.rounds or DEFAULT_ROUNDS)
-    _report(console, comparison, as_json=values.as_json)
+    comparison = runs.run(rounds)
+    _report(console, comparison, as_json=as_json)
     if comparison.is_interrupted:
         return EXIT_INTERRUPTED
-    return EXIT_ERROR if comparison.has_failed else 0
+    return EXIT_ERROR if any(each.failure for each in comparison.figures) else 0
 
 
 def _report(console: Console, comparison: Comparison, *, as_json: bool) -> None:
@@ -71,14 +93,19 @@ def _report(console: Console, comparison: Comparison, *, as_json: bool) -> None:
     from distlaunch.text import table
 
     verdict = judge(comparison.figures, cores=comparison.cores)
-    for note in page.write_files(comparison, verdict):
-        console.log(note)
     if comparison.is_interrupted:
         console.log("interrupted: the figures are those of the runs before", "warning")
     if as_json:
         console.result(json.dumps(page.to_json(comparison, verdict)))
     else:
-        chart = page.speed_chart(comparison, _CHART_WIDTH)
+        chart = page.speed_chart(comparison)
         parts = [table(page.rows(comparison)), chart, verdict.text]
         console.result("\n\n".join(filter(None, parts)))
-        console.log(f"charts: {comparison.folder / 'compare.html'}")
+    try:
+        without_charts = page.write_files(comparison, verdict)
+    except OSError as error:
+        folder = comparison.folder
+        what = f"the report cannot be written ({os_reason(error)})"
+        raise DistlaunchError(what, where=str(folder)) from None
+    if without_charts or not as_json:
+        console.log(without_charts or f"charts: {comparison.folder / 'compare.html'}")

@@ -6,7 +6,6 @@ import json
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.project.fit_calls import PythonProgram
     from distlaunch.cli.settings import Settings
     from distlaunch.job.model import Job
-    from distlaunch.local.run_folder import RunFolder
-    from distlaunch.local.run_spec import Command, Container, Module, RunSpec
+    from distlaunch.local.run_plan import RunSpec, TaskProgram
     from distlaunch.local.runner import Outcome
     from distlaunch.ui.console import Console
     from distlaunch.ui.progress_view import ProgressView
@@ -73,35 +71,26 @@ NEWEST = ""  # the value of --resume without a job
     shell_complete=completion.local_tasks,
     help="Freeze a task, likewise.",
 )
-@click.option(
-    "--devices",
-    metavar="D",
-    type=click.IntRange(1, 64),
-    help="Virtual CPU devices per task, each a replica, in place of GPUs.",
-)
-@click.option(
-    "--compare",
-    metavar="N,M,…",
-    help="Run the same work on these numbers of workers, or on fit,trainer, and compare the speed.",
-)
-@click.option(
-    "--batch-sizes",
-    metavar="B,C,…",
-    help="Compare these global batches (rows of a step over all workers).",
-)
-@click.option(
-    "--rounds",
-    metavar="R",
-    type=click.IntRange(1),
-    help="Runs of each variant of a comparison (default: 2).",
-)
+@options.devices
 @click.option("--audit", is_flag=True, help="Verify that each epoch has each example exactly once.")
 @options.overrides
 @click.option("--docker", is_flag=True, help="Run the job's image, a container per task.")
 @options.notify
 @options.as_json
 @click.pass_obj
-def command(settings: Settings, /, **values: Any) -> int:
+def command(
+    settings: Settings,
+    /,
+    *,
+    kill: tuple[str, ...],
+    freeze: tuple[str, ...],
+    overrides: tuple[str, ...],
+    docker: bool,
+    notify: str | None,
+    as_json: bool,
+    program_args: tuple[str, ...],
+    **fields: Any,
+) -> int:
     """Run the cluster of distlaunch.yaml on this machine, a process per task.
 
     The arguments after -- are appended to the args of the job's module. If the first one has no
@@ -112,27 +101,37 @@ def command(settings: Settings, /, **values: Any) -> int:
       distlaunch local --workers 2 -- python anything.py
       distlaunch local --kill worker:0@step=40 --restarts 1
     """  # noqa: D301 - click wants the character that this is an escape for
+    from distlaunch.local import run_plan
     from distlaunch.notify import Ending, notify_at_end
 
-    local_options = SimpleNamespace(**values)
-    console = settings.console()
-    if local_options.compare is not None or local_options.batch_sizes is not None:
-        from distlaunch.cli.compare import compare
+    console, project = settings.console(), Path.cwd()
+    run_options = run_plan.RunOptions(
+        words=program_args,
+        faults=(
+            *(run_plan.Fault.parse("kill", text) for text in kill),
+            *(run_plan.Fault.parse("freeze", text) for text in freeze),
+        ),
+        is_contained=docker,
+        is_debug=settings.debug,
+        **fields,  # the options that have the name of a field
+    )
+    if not run_plan.is_program(program_args):
+        options.reject_launcher_options(program_args)
 
-        env = _option_variables(local_options.devices, debug=settings.debug)
-        return compare(console, local_options, env=env)
-    if local_options.rounds:
-        raise UsageError("--rounds needs --compare or --batch-sizes")
-    spec, folder, job = _plan(console, local_options, debug=settings.debug)
-    ending = Ending(folder.id, folder.job_dir)
-    with folder.lock(), notify_at_end(local_options.notify, ending, console.log):
-        ending.code = _run(console, spec, folder, job, as_json=local_options.as_json)
+    def check(job: Job) -> None:
+        options.check_here(console, replace(job, tuning=None), program_args, overrides)
+
+    job = run_plan.load_project_job(project, overrides)
+    spec = run_plan.plan_run(project, job, run_options, check)
+    if docker:
+        spec = replace(spec, program=_container(job, spec.program, console))
+    ending = Ending(spec.folder.id, spec.folder.job_dir)
+    with spec.folder.lock(), notify_at_end(notify, ending, console.log):
+        ending.code = _run(console, spec, job, as_json=as_json)
     return ending.code
 
 
-def _run(
-    console: Console, spec: RunSpec, folder: RunFolder, job: Job | None, *, as_json: bool
-) -> int:
+def _run(console: Console, spec: RunSpec, job: Job | None, *, as_json: bool) -> int:
     """Run the job, show its events and return the exit code."""
     from distlaunch.checks.project.fit_calls import FIT_ALONE
     from distlaunch.events import Notice
@@ -141,6 +140,7 @@ def _run(
     from distlaunch.runs.record import end_record, start_record
     from distlaunch.ui.progress_view import JsonProgressView, ProgressView
 
+    folder = spec.folder
     before = folder.summary_version()
     tasks = [str(task) for task in spec.cluster.tasks()]
     with (JsonProgressView if as_json else ProgressView)(console, tasks) as view:
@@ -171,7 +171,7 @@ def _run(
             summary = folder.summary() if folder.summary_version() != before else None
             with suppress(BrokenPipeError):  # the job has succeeded, even if stdout is closed
                 view.summarise(summary, logs=str(folder.task_logs))
-        return _audit(outcome, view, as_json=as_json) if spec.audit else outcome.code
+        return _audit(outcome, view, as_json=as_json) if spec.options.audit else outcome.code
 
 
 @contextmanager
@@ -191,15 +191,14 @@ def _program_of_one_task(spec: RunSpec) -> PythonProgram | None:
     """Return the program of several tasks if it does not use the trainer package."""
     from distlaunch.checks.project.fit_calls import PythonProgram
     from distlaunch.job.model import FIT_MODULE
-    from distlaunch.local.run_spec import Command, Module
 
     if sum(task.is_training for task in spec.cluster.tasks()) < 2:
         return None
-    match spec.program:
-        case Module(name) if name != FIT_MODULE:
-            return PythonProgram.of_module(spec.work_dir, name)
-        case Command(words):
-            return PythonProgram.of_words(spec.work_dir, words)
+    kind, words = spec.program.kind, spec.program.words
+    if kind == "command":
+        return PythonProgram.of_words(spec.work_dir, words)
+    if kind == "module" and words[0] != FIT_MODULE:
+        return PythonProgram.of_module(spec.work_dir, words[0])
     return None
 
 
@@ -227,71 +226,18 @@ def _audit(outcome: Outcome, view: ProgressView, *, as_json: bool) -> int:
     return EXIT_ERROR if finding.problems else 0
 
 
-def _plan(
-    console: Console, values: SimpleNamespace, *, debug: bool
-) -> tuple[RunSpec, RunFolder, Job | None]:
-    """Return what to run, its job folder, and the job of the job file."""
-    from distlaunch.job.launch import job_dir_in
-    from distlaunch.local.run_folder import choose
-    from distlaunch.local.run_plan import load_project_job, local_cluster, require_tensorflow
-    from distlaunch.local.run_spec import (
-        Fault,
-        Module,
-        RunSpec,
-        check_faults,
-        is_program,
-        parse_program,
-    )
-
-    project = Path.cwd()
-    words = values.program_args
-    faults = tuple(
-        [Fault.parse("kill", text) for text in values.kill]
-        + [Fault.parse("freeze", text) for text in values.freeze]
-    )
-    if not is_program(words):
-        options.reject_launcher_options(words)
-    job = load_project_job(project, values.overrides)
-    in_words = job_dir_in(words)
-    before_dashes = None if in_words else values.job_dir or values.resume or None
-    program = parse_program(job, words, before_dashes)
-    cluster = local_cluster(job, values.workers)
-    check_faults(faults, cluster.tasks())
-    if job and isinstance(program, Module) and not values.docker:
-        require_tensorflow()
-        options.check_here(console, replace(job, tuning=None), words, values.overrides)
-    in_file = job_dir_in(job.args) if job and isinstance(program, Module) else None
-    folder = choose(project, values.resume, in_words or values.job_dir, in_file)
-    spec = RunSpec(
-        folder=folder,
-        cluster=cluster,
-        program=_container(job, program, console) if values.docker else program,
-        work_dir=project,
-        env={**(job.env if job else {}), **_option_variables(values.devices, debug=debug)},
-        restarts=values.restarts,
-        faults=faults,
-        audit=values.audit,
-    )
-    return spec, folder, job
-
-
-def _option_variables(devices: int | None, *, debug: bool) -> dict[str, str]:
-    """Return the variables that pass options on to the tasks."""
-    variables = {"DISTLAUNCH_DEBUG": "1"} if debug else {}
-    if devices:
-        variables |= {"DISTLAUNCH_DEVICES": str(devices), "CUDA_VISIBLE_DEVICES": "-1"}
-    return variables
-
-
-def _container(job: Job | None, program: Module | Command, console: Console) -> Container:
+def _container(job: Job | None, program: TaskProgram, console: Console) -> TaskProgram:
     """Return the job's image as a program; it is built if Docker does not have it."""
     from distlaunch import image
-    from distlaunch.local.run_spec import Container, Module
+    from distlaunch.engines.vertex import auth
+    from distlaunch.local.run_plan import TaskProgram
     from distlaunch.ui.progress_view import ProgressView
 
-    if job is None or not isinstance(program, Module):
+    if job is None or program.kind != "module":
         raise UsageError("--docker runs the job's image: leave out the program after '--'")
     plan = image.plan_image(job, Path.cwd(), push=False)
     see = ProgressView(console, ["image"]).handle
     uri = image.execute_plan(plan, see, push=False, progress=console.progress)
-    return Container(uri, program.args)
+    file = auth.credentials_file()
+    credentials = str(Path(file).absolute()) if file and Path(file).is_file() else None
+    return TaskProgram("image", (uri, *program.words[1:]), credentials)

@@ -60,6 +60,12 @@ overrides = click.option(
     shell_complete=completion.override_fields,
     help="Override a field of distlaunch.yaml, e.g. cluster.workers.count=7.",
 )
+devices = click.option(
+    "--devices",
+    metavar="D",
+    type=click.IntRange(1, 64),
+    help="Virtual CPU devices per task, each a replica, in place of GPUs.",
+)
 notify = click.option(
     "--notify",
     metavar="COMMAND|URL",

@@ -230,12 +230,14 @@ def find(locator: JobLocator, name: str | None) -> tuple[RunView, Session | None
 
     With a job comes the session that it was found with, of its record's endpoint.
     """
-    from distlaunch.runs.view import find_run, local_runs, view_job
+    from distlaunch.local.run_folder import find_run
+    from distlaunch.runs.view import local_runs, view_job, view_run
     from distlaunch.submit.records import Records
 
     project = Path.cwd()
     records = Records(project)
-    run = find_run(project, name) if name else None
+    folder = find_run(project, name) if name else None
+    run = view_run(folder) if folder else None
     if name is None:
         runs, record = local_runs(project), records.find(None)
         if not runs and record is None:

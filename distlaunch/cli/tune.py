@@ -183,13 +183,7 @@ def _tune_here(console: Console, values: TuneOptions, ending: Ending) -> int:
     """Run the trials on this machine, show them, and return the exit code."""
     from distlaunch.files import is_file_name
     from distlaunch.job.trial import Study
-    from distlaunch.local.run_plan import (
-        check_no_job_dir,
-        load_project_job,
-        local_cluster,
-        require_tensorflow,
-    )
-    from distlaunch.local.run_spec import is_program
+    from distlaunch.local import run_plan
     from distlaunch.paths import SEARCHES
     from distlaunch.redaction import redact_words
     from distlaunch.tune.local_search import LocalSearch, SearchPlan, move_aside
@@ -198,17 +192,17 @@ def _tune_here(console: Console, values: TuneOptions, ending: Ending) -> int:
 
     _reject_options(_LOCAL, "{} is for tuning jobs; remove it, or --local")
     words, project = values.program_args, Path.cwd()
-    check_no_job_dir(words, "trial")
-    job = load_project_job(project, values.overrides)
+    run_plan.check_no_job_dir(words, "trial")
+    job = run_plan.load_project_job(project, values.overrides)
     if job is None or job.tuning is None:
         raise _nothing_to_tune()
     tuning = _with_counts(job.tuning, values.trials, values.parallel or 1)
     check_search(tuning)
-    local_cluster(job, values.workers)
+    run_plan.local_cluster(job, values.workers)
     is_trainer = False
-    if not is_program(words):
+    if not run_plan.is_program(words):
         options.reject_launcher_options(words)
-        require_tensorflow()
+        run_plan.require_tensorflow()
         is_trainer = options.check_here(console, job, words, values.overrides)
     set_options = _set_options(values)
     local_options = (*set_options, *([f"--workers={values.workers}"] if values.workers else []))

@@ -29,6 +29,7 @@ _OTHER_NAMES = {
 _CHANGING = {"submit", "resubmit", "cancel", "prune"}
 _REMEDIES = {
     **dict.fromkeys(("--async", "--background", "--no-wait"), "use --detach"),
+    **dict.fromkeys(("--batch-sizes", "--compare", "--rounds"), "use 'distlaunch compare'"),
     "--args": "put the program's arguments after '--'",
     "--machine-type": "use --set cluster.chief.machine=TYPE",
     "--spot": "use --set scheduling.strategy=SPOT",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from distlaunch.local.host import Message
     from distlaunch.local.ports import HeldPorts
     from distlaunch.local.run_folder import AttemptFolder
-    from distlaunch.local.run_spec import Fault
+    from distlaunch.local.run_plan import Fault
     from distlaunch.local.task_process import TaskPlan
     from distlaunch.ui.progress_view import ProgressView
 
@@ -208,7 +208,7 @@ class Attempt:
             for output in self.outputs.values():
                 output.finish()
             for task, events in self._events.items():
-                for event in events.rest():
+                for event in events.poll():
                     self._record(task, event)
             for output in self.outputs.values():
                 output.close()

@@ -49,7 +49,7 @@ class Finding:
 
 def audit(attempts: Iterable[Mapping[str, Path]]) -> Finding:
     """Return what the event files of a job's training tasks prove, attempt after attempt."""
-    return judge([{task: EventFile(path).rest() for task, path in a.items()} for a in attempts])
+    return judge([{task: EventFile(path).poll() for task, path in a.items()} for a in attempts])
 
 
 def judge(attempts: Sequence[Mapping[str, Iterable[TaskEvent]]]) -> Finding:
@@ -208,7 +208,9 @@ class Training:
         count = last - first + 1 if self.end > self.plan.start else 0
         missing = count - len(self.epochs)
         unreported = f"no example is reported of {missing:,} of {plural(count, 'epoch')}"
-        return [*_first(lines, "epoch"), *([unreported] if missing > 0 else [])]
+        more = len(lines) - _MAX_LINES
+        lines[_MAX_LINES:] = [f"and {plural(more, 'more epoch')}"] if more > 0 else []
+        return [*lines, *([unreported] if missing > 0 else [])]
 
     def proof(self, tasks: Sequence[str]) -> str:
         """Return what is proved where nothing is wrong."""
@@ -243,8 +245,12 @@ class Training:
 
     def _shares(self, tasks: Sequence[str]) -> str:
         """Return how many examples each task saw in an epoch."""
-        rows = {task: [counts.rows[task] for counts in self.whole] for task in tasks}
-        return ", ".join(f"{task} {_between(numbers)}" for task, numbers in rows.items())
+        shares = []
+        for task in tasks:
+            rows = [counts.rows[task] for counts in self.whole]
+            ends = sorted({min(rows), max(rows)})
+            shares.append(f"{task} {'-'.join(f'{number:,}' for number in ends)}")
+        return ", ".join(shares)
 
 
 def _common_plan(reports: Iterable[Sequence[TaskReport]]) -> TrainingPlan | None:
@@ -285,18 +291,6 @@ def _row(task: str, reports: Iterable[Sequence[TaskReport]], training: Training)
         "" if share is None else f"{share:.1f} %",
         f"{total['index_bytes']:,}",
     ]
-
-
-def _between(numbers: Iterable[int]) -> str:
-    """Return the least and the greatest number, as ``718-719``, or ``719`` if they are equal."""
-    different = sorted(set(numbers))
-    return "-".join(f"{number:,}" for number in dict.fromkeys([different[0], different[-1]]))
-
-
-def _first(lines: Sequence[str], noun: str) -> list[str]:
-    """Return the first of some lines, and how many more there are."""
-    more = len(lines) - _MAX_LINES
-    return [*lines[:_MAX_LINES], *([f"and {plural(more, f'more {noun}')}"] if more > 0 else [])]
 
 
 def _marked(lines: Iterable[str]) -> tuple[str, ...]:

@@ -161,26 +161,16 @@ class EventFile:
         self._read_to = 0
         self._partial = b""
 
-    def poll(self) -> list[dict[str, Any]]:
-        """Return the new events; lines that are none are left out, half ones wait for the rest."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._read_to)
-                data = file.read(_EVENT_BYTES)
-        except OSError:
-            data = b""
-        self._read_to += len(data)
-        *lines, self._partial = (self._partial + data).split(b"\n")
-        if len(self._partial) > _EVENT_BYTES:
-            self._partial = b"\0"  # makes no event of what the line ends with
-        return [event for event in map(_parse_event, lines) if event is not None]
-
-    def rest(self) -> Iterator[dict[str, Any]]:
-        """Go through all that is new, however much it is."""
-        before = -1
-        while self._read_to > before:
-            before = self._read_to
-            yield from self.poll()
+    def poll(self) -> Iterator[dict[str, Any]]:
+        """Yield the new events; lines that are none are left out, half ones wait for the rest."""
+        with suppress(OSError), self._path.open("rb") as file:
+            file.seek(self._read_to)
+            while data := file.read(_EVENT_BYTES):
+                self._read_to += len(data)
+                *lines, self._partial = (self._partial + data).split(b"\n")
+                if len(self._partial) > _EVENT_BYTES:
+                    self._partial = b"\0"  # makes no event of what the line ends with
+                yield from filter(None, map(_parse_event, lines))
 
 
 def _parse_event(line: bytes) -> dict[str, Any] | None:

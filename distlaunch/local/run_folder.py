@@ -150,14 +150,10 @@ def find_run(project: Path, name: str) -> RunFolder | None:
 def choose(
     project: Path, resume: str | None, requested: str | None, by_file: str | None
 ) -> RunFolder:
-    """Create and return the job folder of `--resume`, `--job-dir` or the job file.
+    """Create and return the folder of `--resume`, `--job-dir` or the job file.
 
-    Raises
-    ------
-    UsageError
-        If two folders are requested, or one with another URI scheme.
-    DistlaunchError
-        If there is no such job, or its folder cannot be written.
+    DistlaunchError is raised if two are requested, there is no such run, or its folder cannot be
+    written.
     """
     job_dir = requested or by_file
     if job_dir:

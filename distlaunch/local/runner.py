@@ -15,13 +15,7 @@ from distlaunch.local.attempt import Attempt
 from distlaunch.local.endings import Done, Failure, Stopped
 from distlaunch.local.host_resources import has_cpu_tensorflow, share_out, this_machine
 from distlaunch.local.ports import HOST, HeldPorts, is_taken
-from distlaunch.local.run_spec import Container
-from distlaunch.local.task_spec import (
-    PEER_TIMEOUT,
-    common_environment,
-    plan_task,
-    task_environment,
-)
+from distlaunch.local.task_spec import PEER_TIMEOUT, common_environment, plan_task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +25,7 @@ if TYPE_CHECKING:
     from distlaunch.job.model import Task
     from distlaunch.local.endings import Verdict
     from distlaunch.local.run_folder import AttemptFolder
-    from distlaunch.local.run_spec import RunSpec
+    from distlaunch.local.run_plan import RunSpec
     from distlaunch.local.task_process import TaskPlan
     from distlaunch.ui.progress_view import ProgressView
 
@@ -61,8 +55,8 @@ class Runner:
         self._spec = spec
         self._view = view
         self._tasks = spec.cluster.tasks()
-        self._is_contained = isinstance(spec.program, Container)
-        self._faults = list(spec.faults)
+        self._is_contained = spec.program.kind == "image"
+        self._faults = list(spec.options.faults)
         self._restarts = 0
         self._new_ports_left = _NEW_PORTS
         self._has_cluster = False
@@ -70,12 +64,8 @@ class Runner:
     def run(self) -> Outcome:
         """Run the job and return how it ended.
 
-        Raises
-        ------
-        DistlaunchError
-            If it cannot be run at all.
-        BrokenPipeError, OutputError
-            If stdout is closed or cannot be written; the tasks have been stopped.
+        DistlaunchError is raised if it cannot be run at all; BrokenPipeError or OutputError if
+        stdout is closed or cannot be written, and the tasks have been stopped.
         """
         self._share_machine()
         try:
@@ -142,7 +132,7 @@ class Runner:
                 faults=self._faults if self._restarts == 0 else [],
                 view=self._view,
                 signals=signals,
-                can_restart=self._restarts < self._spec.restarts,
+                can_restart=self._restarts < self._spec.options.restarts,
             )
             verdict = attempt.run()
         self._has_cluster = self._has_cluster or attempt.has_cluster
@@ -155,19 +145,18 @@ class Runner:
 
     def _plans(self, folder: AttemptFolder, ports: tuple[int, ...]) -> dict[Task, TaskPlan]:
         addresses = {task: f"{HOST}:{port}" for task, port in zip(self._tasks, ports, strict=True)}
-        plans = {}
-        for task, share in self._shares.items():
-            env = task_environment(
+        return {
+            task: plan_task(
                 self._env,
                 self._spec,
                 task,
+                share,
                 addresses=addresses,
-                share=share,
-                event_file=folder.events(task),
+                attempt=folder,
                 restarts=self._restarts,
             )
-            plans[task] = plan_task(self._spec, task, share, env, folder.path)
-        return plans
+            for task, share in self._shares.items()
+        }
 
     def _handle_failure(
         self, failure: Failure, attempt: Attempt, ports: tuple[int, ...]
@@ -181,14 +170,14 @@ class Runner:
             self._use_new_ports(taken[0])
             return None
         self._show_failure(failure, attempt)
-        if self._restarts == self._spec.restarts or not can_restart:
+        if self._restarts == self._spec.options.restarts or not can_restart:
             return failure.ended.exit_code
         reason = attempt.policy.reason_against_restart()
         if reason:
             self._notify(f"not restarted: {reason}")
             return failure.ended.exit_code
         self._restarts += 1
-        self._notify(f"restarting all tasks ({self._restarts} of {self._spec.restarts})")
+        self._notify(f"restarting all tasks ({self._restarts} of {self._spec.options.restarts})")
         return None
 
     def _use_new_ports(self, taken: int) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.job.tf_config import replica_environment
 from distlaunch.local import container
-from distlaunch.local.run_spec import Container, Module
 from distlaunch.local.task_process import TaskPlan
 
 if TYPE_CHECKING:
@@ -18,11 +17,8 @@ if TYPE_CHECKING:
 
     from distlaunch.job.model import Task
     from distlaunch.local.host_resources import Share
-    from distlaunch.local.run_spec import RunSpec
-
-# Where Google's libraries look for credentials, of which the first is a variable, too.
-_CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
-_USUAL_CREDENTIALS = Path(".config", "gcloud", "application_default_credentials.json")
+    from distlaunch.local.run_folder import AttemptFolder
+    from distlaunch.local.run_plan import RunSpec
 
 _ALL_GPUS = {"count": -1, "capabilities": [["gpu"]]}  # of which CUDA_VISIBLE_DEVICES names some
 PEER_TIMEOUT = 60  # seconds after which a trainer gives up on peers that have not come
@@ -54,7 +50,7 @@ def common_environment(spec: RunSpec) -> dict[str, str]:
 
     A container has its image's environment in place of this process's.
     """
-    if isinstance(spec.program, Container):
+    if spec.program.kind == "image":
         inside = _DEFAULTS | {"HOME": "/tmp"} | dict(spec.env)  # noqa: S108
         return inside | without_proxy(inside)
     inherited = {
@@ -86,43 +82,39 @@ def _with_loopback(hosts: str) -> str:
     return ",".join(dict.fromkeys([*given, *_LOOPBACK]))
 
 
-def task_environment(
+def plan_task(
     common: Mapping[str, str],
     spec: RunSpec,
     task: Task,
+    share: Share,
     *,
     addresses: Mapping[Task, str],
-    share: Share,
-    event_file: Path,
+    attempt: AttemptFolder,
     restarts: int,
-) -> dict[str, str]:
-    """Return the whole environment of one task."""
-    replica = replica_environment(
-        addresses, task, job_id=spec.folder.id, job_dir=spec.folder.job_dir
-    )
-    ours = {"DISTLAUNCH_EVENTS": str(event_file), "DISTLAUNCH_RESTARTS": str(restarts)}
-    if spec.audit:
-        ours["DISTLAUNCH_AUDIT"] = "1"
-    return {**common, **share.environment(common), **replica, **ours}
-
-
-def plan_task(
-    spec: RunSpec, task: Task, share: Share, env: Mapping[str, str], attempt: Path
 ) -> TaskPlan:
-    """Return what the host starts for a task."""
+    """Return what the host starts for a task, with its whole environment."""
+    env = {
+        **common,
+        **share.environment(common),
+        **replica_environment(addresses, task, job_id=spec.folder.id, job_dir=spec.folder.job_dir),
+        "DISTLAUNCH_EVENTS": str(attempt.events(task)),
+        "DISTLAUNCH_RESTARTS": str(restarts),
+        **({"DISTLAUNCH_AUDIT": "1"} if spec.options.audit else {}),
+    }
     program = spec.program
-    if isinstance(program, Container):
-        name = f"distlaunch-{spec.folder.id}-{os.getpid()}-{attempt.name}-{task}".replace(":", "-")
-        contained = _container_arguments(spec, program, share, env)
+    if program.kind == "image":
+        parts = ("distlaunch", spec.folder.id, os.getpid(), attempt.path.name, task)
+        name = "-".join(map(str, parts)).replace(":", "-")
+        contained = _container_arguments(spec, share, env)
         argv, cores = container.argv(container.RUN), None
         env = {**os.environ, container.SPEC: json.dumps({"name": name, **contained})}
     else:
         name, cores = None, share.cores
-        argv = [program.name, *program.args] if isinstance(program, Module) else [*program.argv]
+        argv = [*program.words]
     return TaskPlan(
         name=str(task),
         argv=argv,
-        is_module=isinstance(program, Module),
+        is_module=program.kind == "module",
         env=env,
         work_dir=str(spec.work_dir),
         cores=cores,
@@ -130,19 +122,17 @@ def plan_task(
     )
 
 
-def _container_arguments(
-    spec: RunSpec, program: Container, share: Share, env: Mapping[str, str]
-) -> dict[str, Any]:
+def _container_arguments(spec: RunSpec, share: Share, env: Mapping[str, str]) -> dict[str, Any]:
     """Return docker-py's arguments for a task's container; paths in it are those outside."""
-    credentials = _credentials()
+    program = spec.program
     writable = [] if spec.folder.uri else [spec.folder.job_dir]
     binds = [f"{folder}:{folder}" for folder in [*writable, spec.folder.task_logs]]
-    if credentials:
-        binds.append(f"{credentials}:{credentials}:ro")
-        env = {**env, _CREDENTIALS: credentials}
+    if program.credentials:
+        binds.append(f"{program.credentials}:{program.credentials}:ro")
+        env = {**env, "GOOGLE_APPLICATION_CREDENTIALS": program.credentials}
     return {
-        "image": program.image,
-        "command": list(program.args) or None,
+        "image": program.words[0],
+        "command": list(program.words[1:]) or None,
         "environment": dict(env),
         "user": f"{os.getuid()}:{os.getgid()}",  # what it writes is the caller's
         "host_config": {
@@ -153,9 +143,3 @@ def _container_arguments(
             "device_requests": [_ALL_GPUS] if share.gpus else None,
         },
     }
-
-
-def _credentials() -> str | None:
-    """Return the file with the credentials that Google's libraries find here, if there is one."""
-    path = Path(os.environ.get(_CREDENTIALS) or Path.home() / _USUAL_CREDENTIALS)
-    return str(path.absolute()) if path.is_file() else None

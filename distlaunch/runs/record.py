@@ -7,6 +7,7 @@ import math
 import platform
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping  # noqa: TC003 - pydantic reads the types
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from distlaunch import __version__, files, timestamps
 from distlaunch.errors import STOPPED_CODES
 from distlaunch.local.run_folder import RECORD
-from distlaunch.local.run_spec import Module
 from distlaunch.redaction import redact, redact_words
 from distlaunch.source_version import commit_of, has_changes, hash_files
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from distlaunch.job.model import Job
     from distlaunch.local.run_folder import RunFolder
-    from distlaunch.local.run_spec import RunSpec
+    from distlaunch.local.run_plan import RunSpec
 
 RUNNING, SUCCEEDED, FAILED, CANCELLED = "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED"
 
@@ -64,8 +64,8 @@ def start_record(spec: RunSpec, job: Job | None, machine: str) -> RunRecord:
         id=spec.folder.id,
         started=timestamps.format(time.time()),
         command=("distlaunch", *redact_words(sys.argv[1:])),
-        program=tuple(map(str, _flatten(asdict(program).values()))),
-        cluster=_count_tasks(spec),
+        program=program.words,
+        cluster=dict(Counter(task.type for task in spec.cluster.tasks())),
         job_dir=spec.folder.job_dir,
         job=_plain_job(job) if job else None,
         commit=commit_of(folder),
@@ -81,8 +81,7 @@ def start_record(spec: RunSpec, job: Job | None, machine: str) -> RunRecord:
 
 def end_record(record: RunRecord, folder: RunFolder, exit_code: int) -> None:
     """Write how a run ended; OSError is raised."""
-    state = SUCCEEDED if exit_code == 0 else FAILED
-    state = CANCELLED if exit_code in STOPPED_CODES else state
+    state = {0: SUCCEEDED, **dict.fromkeys(STOPPED_CODES, CANCELLED)}.get(exit_code, FAILED)
     ended = timestamps.format(time.time())
     _write(folder, replace(record, state=state, ended=ended, exit_code=exit_code))
 
@@ -115,11 +114,6 @@ def _write(folder: RunFolder, record: RunRecord) -> None:
     files.atomic_write(folder.path / RECORD, text.encode(errors="replace"), is_private=True)
 
 
-def _count_tasks(spec: RunSpec) -> dict[str, int]:
-    types = [task.type for task in spec.cluster.tasks()]
-    return {name: types.count(name) for name in dict.fromkeys(types)}
-
-
 def _plain_job(job: Job) -> dict[str, Any]:
     """Return a job as JSON data without empty fields and the values of variables."""
     plain = redact(json.loads(json.dumps(asdict(job), default=str)))
@@ -137,16 +131,9 @@ def _versions() -> dict[str, str]:
 def _code_files(spec: RunSpec) -> list[Path]:
     """Return the Python files of the module's package, and those that the arguments name."""
     folder, program = spec.work_dir, spec.program
-    named = [folder / str(word) for word in _flatten(asdict(program).values())]
+    named = [folder / word for word in program.words]
     files = [path for path in named if path.suffix == ".py" and path.is_relative_to(folder)]
-    if isinstance(program, Module):
-        package = folder / program.name.partition(".")[0]
+    if program.kind == "module":
+        package = folder / program.words[0].partition(".")[0]
         files += [*package.rglob("*.py"), package.with_suffix(".py")]
     return [path for path in dict.fromkeys(files) if path.is_file()]
-
-
-def _flatten(values: Any) -> list[object]:
-    flat: list[object] = []
-    for value in values:
-        flat += _flatten(value) if isinstance(value, (tuple, list)) else [value]
-    return flat

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from collections import Counter
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import files, summary, timestamps
 from distlaunch.errors import DistlaunchError, GoogleError, os_reason
-from distlaunch.local import run_folder
-from distlaunch.local.run_folder import RECORD, RunFolder
+from distlaunch.job.model import TASK_TYPES, describe_tasks
+from distlaunch.local.run_folder import RECORD, RunFolder, all_runs
 from distlaunch.runs.record import RUNNING, read_record
 from distlaunch.summary import Summary
 
@@ -73,46 +74,31 @@ class RunView:
 
 def local_runs(project: Path) -> list[RunView]:
     """Return the runs in a project's folder, the newest first."""
-    views = map(view_run, run_folder.all_runs(project))
+    views = map(view_run, all_runs(project))
     return sorted(views, key=lambda view: (view.started or "", view.id), reverse=True)
-
-
-def find_run(project: Path, name: str) -> RunView | None:
-    """Return a local run by its id or the path of its folder."""
-    folder = run_folder.find_run(project, name)
-    return view_run(folder) if folder else None
 
 
 def runs_to_remove(
     runs: Sequence[RunView], *, keep: int, older_than: float | None
 ) -> list[RunView]:
-    """Return the runs, given the newest first, that are not kept.
+    """Return the runs, given the newest first, that are neither the newest `keep` nor running.
 
-    A run without a readable record is kept, as its age is unknown.
-
-    Parameters
-    ----------
-    keep
-        How many of the newest are kept.
-    older_than
-        Only runs that started before this time, in seconds since 1970; None for all.
+    `older_than` is in seconds since 1970. A run without a readable record is kept, as its age is
+    unknown.
     """
     readable = [run for run in runs if run.state != UNKNOWN]
-    old = [
+    return [
         run
         for run in readable[keep:]
-        if older_than is None or timestamps.parse_or(run.started, float("inf")) < older_than
+        if run.state != RUNNING
+        and (older_than is None or timestamps.parse_or(run.started, math.inf) < older_than)
     ]
-    return [run for run in old if run.state != RUNNING]
 
 
 def remove_run(project: Path, run: RunView) -> bool:
     """Remove a run's folder, and return whether it was still the run that was listed.
 
-    Raises
-    ------
-    DistlaunchError
-        If its folder cannot be removed, or is outside of the project.
+    DistlaunchError is raised if its folder cannot be removed, or is outside of the project.
     """
     folder = RunFolder(Path(str(run.folder)))
     try:
@@ -136,7 +122,6 @@ def view_run(folder: RunFolder) -> RunView:
         error = f"{RECORD} cannot be read"
         return RunView("run", folder.id, UNKNOWN, error=error, folder=str(folder.path))
     job_dir = record.job_dir if "://" in record.job_dir else str(folder.path)
-    tasks = [name for name, count in record.cluster.items() for _ in range(count)]
     ends = [(record.state, record.ended)] if record.ended else []
     return RunView(
         kind="run",
@@ -145,7 +130,7 @@ def view_run(folder: RunFolder) -> RunView:
         started=record.started,
         ended=record.ended,
         seconds=timestamps.seconds_between(record.started, record.ended),
-        tasks=_describe(tasks),
+        tasks=describe_tasks([record.cluster.get(name, 0) for name in TASK_TYPES]),
         job_dir=job_dir,  # the project may have been moved since
         command=" ".join(record.command),
         error=f"exit code {record.exit_code}" if record.exit_code else None,
@@ -234,12 +219,6 @@ def _pool(pool: PoolRequest) -> dict[str, Any]:
         "accelerator": pool.accelerator,
         "accelerator_count": pool.accelerator_count,
     }
-
-
-def _describe(tasks: list[str]) -> str:
-    from distlaunch.job.model import TASK_TYPES, describe_tasks
-
-    return describe_tasks([tasks.count(name) for name in TASK_TYPES])
 
 
 def _read_remote(engine: Engine, job_dir: str | None) -> dict[str, Any] | None:

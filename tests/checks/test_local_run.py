@@ -123,7 +123,7 @@ def test_options_of_a_copy_with_other_options_are_not_checked(ejected):
             ["local", "--", "--epoch=3"],
             "arguments after --: the trainer has no option --epoch; did",
         ),
-        (["local", "--compare=1", "--", "--epoch=3"], "arguments after --: the trainer has no"),
+        (["compare", "1", "--", "--epoch=3"], "arguments after --: the trainer has no"),
         (["tune", "--local"], "tuning.parameters.learning_rate: the trainer has no option --lear"),
         (["local", "--set=args=[--epoch=3]"], "--set args: the trainer has no option --epoch; did"),
     ],

@@ -13,6 +13,7 @@ import pytest
 
 from distlaunch.checks.project.fit_calls import FIT_ALONE
 from distlaunch.cli import main
+from distlaunch.local.runner import Outcome, Runner
 
 JOB = """\
 name: digits
@@ -206,6 +207,21 @@ def test_tensorflow_without_cuda_gets_no_gpu_unless_one_is_chosen(project, monke
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     assert main(["local", "--workers", "1", "--", "python", "report.py"]) == 0
     assert '"DISTLAUNCH_EXPECTED_GPUS": "1"' in capfd.readouterr().out
+
+
+def test_a_container_gets_the_credentials_that_all_commands_find(project, monkeypatch, tmp_path):
+    specs = []
+    file = tmp_path / "gcloud/application_default_credentials.json"
+    file.parent.mkdir()
+    file.write_text("{}")
+    monkeypatch.chdir(project)
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(file.parent))
+    monkeypatch.setattr("distlaunch.image.plan_image", lambda *_, **__: None)
+    monkeypatch.setattr("distlaunch.image.execute_plan", lambda *_, **__: "image")
+    monkeypatch.setattr(Runner, "run", lambda self: specs.append(self._spec) or Outcome(0))
+    assert main(["local", "--docker", "--workers=1"]) == 0
+    assert specs[0].program.credentials == str(file)
 
 
 def test_python_is_the_launchers_own(local, tmp_path):

@@ -26,6 +26,8 @@ TO_PROGRAM = "after '--': distlaunch"
         ("local --workers 2 true", f"{TO_PROGRAM} local --workers 2 -- true (see"),
         ("submit digits more", f"{TO_PROGRAM} submit digits -- more (see"),
         ("local --worker 2", "no such option '--worker'. Did you mean '--workers'? (see"),
+        ("local --compare 1,2", "no such option '--compare'; use 'distlaunch compare' (see"),
+        ("local --batch-sizes 8", "no such option '--batch-sizes'; use 'distlaunch compare' (see"),
         ("submit --workers 3", "use --set cluster.workers.count=N, the number of workers beside"),
         ("submit --spot", "use --set scheduling.strategy=SPOT (see"),
         ("submit --timeout 3h", "use --set scheduling.timeout=VALUE (see"),

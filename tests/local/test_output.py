@@ -113,9 +113,9 @@ LINE = json.dumps(STEP).encode() + b"\n"
 def test_lines_that_are_no_events_are_left_out(tmp_path, garbage):
     path = tmp_path / "events"
     events = EventFile(path)
-    assert events.poll() == []
+    assert list(events.poll()) == []
     path.write_bytes(LINE + garbage + b"\n" + LINE)
-    assert events.poll() == [STEP, STEP]
+    assert list(events.poll()) == [STEP, STEP]
 
 
 def test_memory_stays_flat_without_any_newline(tmp_path, monkeypatch):

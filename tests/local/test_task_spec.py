@@ -8,12 +8,16 @@ import pytest
 
 from distlaunch.job.model import Cluster, Machine, Pool
 from distlaunch.local.run_folder import RunFolder
-from distlaunch.local.run_spec import Command, Container, Module, RunSpec
+from distlaunch.local.run_plan import RunSpec, TaskProgram
 from distlaunch.local.task_spec import common_environment
 
 LOOPBACK = "localhost,127.0.0.1,::1"
 TORCH = {"KERAS_BACKEND": "torch"}
-PROGRAMS = (Module("trainer.task"), Command(("python", "fit.py")), Container("image"))
+PROGRAMS = (
+    TaskProgram("module", ("trainer.task",)),
+    TaskProgram("command", ("python", "fit.py")),
+    TaskProgram("image", ("image",)),
+)
 
 
 @pytest.fixture
@@ -54,7 +58,7 @@ def test_tasks_reach_each_other_without_a_proxy(
     environment, program, given, no_proxy, no_grpc_proxy
 ):
     environments = [environment(program, **given)]
-    if not isinstance(program, Container):
+    if program.kind != "image":
         environments.append(environment(program, shell=given))
     for variables in environments:
         assert (variables["no_proxy"], variables["no_grpc_proxy"]) == (no_proxy, no_grpc_proxy)

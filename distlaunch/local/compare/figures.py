@@ -37,25 +37,19 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class VariantFigures:
-    """What was measured of a variant.
-
-    Attributes
-    ----------
-    speedup
-        Median speed divided by that of the reference: the variant with the fewest workers and the
-        same global batch; of that, and of fit(), the reference is fit(). Where only batches differ,
-        it is the first variant.
-    efficiency
-        The speed-up divided by the ratio of workers; None for equally many, and for one worker on
-        the cores of several.
-    """
+    """What was measured of a variant."""
 
     variant: Variant
-    runs: tuple[Measurement, ...]
+    runs: tuple[Measurement, ...] = ()
     cores: int = 1  # of all workers
     shares_cores: bool = False  # whether there are more workers than cores
     failure: Failed | None = None
+    # Median speed divided by that of the reference: the variant with the fewest workers and the
+    # same global batch; of that, and of fit(), the reference is fit(). Where only batches differ,
+    # it is the first variant.
     speedup: float | None = None
+    # The speed-up divided by the ratio of workers; None for equally many, and for one worker on the
+    # cores of several.
     efficiency: float | None = None
 
     @property
@@ -72,11 +66,6 @@ class VariantFigures:
     def slowest(self) -> float:
         """Examples/s of the slowest run."""
         return min(run.examples_per_second for run in self.runs)
-
-    @property
-    def seconds(self) -> float:
-        """Median seconds of a whole run."""
-        return median(run.seconds for run in self.runs)
 
     @property
     def global_batch(self) -> float | None:
@@ -101,11 +90,6 @@ class VariantFigures:
         slowest = {name: fmean(t.slowest.get(name, 0.0) for t in timings) for name in names}
         parts = {name: median(getattr(t, name) for t in timings) for name in ("total", *PARTS)}
         return Timing(**parts, slowest=slowest)
-
-    @property
-    def gradient_bytes(self) -> float | None:
-        """Bytes of gradients that a replica exchanges in a step."""
-        return next((run.gradient_bytes for run in self.runs if run.gradient_bytes), None)
 
 
 def measurement(summary: Summary, round_: int, seconds: float) -> Measurement | None:

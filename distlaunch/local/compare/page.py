@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.files import atomic_write
@@ -18,9 +20,13 @@ if TYPE_CHECKING:
     from distlaunch.local.compare.rounds import Comparison
     from distlaunch.local.compare.verdict import Verdict
 
-_COLOURS = {"input": "#e69f00", "compute": "#0072b2", "exchange": "#d55e00", "wait": "#cc79a7"}
-_OTHER = ("other", "#bbbbbb")
-_LEFT, _WIDTH = 230, 430  # of the bars of the HTML, whose drawing is 800 wide
+_COLOURS = {
+    "input": "#e69f00",
+    "compute": "#0072b2",
+    "exchange": "#d55e00",
+    "wait": "#cc79a7",
+    "other": "#bbbbbb",
+}
 _TEMPLATE = Path(__file__).with_name("report.html.j2")
 
 
@@ -43,7 +49,7 @@ def _row(figures: VariantFigures) -> list[str]:
         "" if figures.efficiency is None else f"{100 * figures.efficiency:.0f} %",
         _milliseconds(figures.step_seconds),
         *(_milliseconds(getattr(timing, part) if timing else None) for part in PARTS),
-        duration(figures.seconds),
+        duration(median(run.seconds for run in figures.runs)),
     ]
 
 
@@ -51,13 +57,10 @@ def _milliseconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{1e3 * seconds:,.2f}"
 
 
-def speed_chart(comparison: Comparison, width: int) -> str:
+def speed_chart(comparison: Comparison) -> str:
     """Return the speeds as bars of a terminal."""
     measured = [each for each in comparison.figures if each.runs]
-    return bars(
-        [(each.variant.name, each.speed, f"{each.speed:,.0f} examples/s") for each in measured],
-        width,
-    )
+    return bars([(e.variant.name, e.speed, f"{e.speed:,.0f} examples/s") for e in measured])
 
 
 def to_json(comparison: Comparison, verdict: Verdict) -> dict[str, Any]:
@@ -88,36 +91,72 @@ def _variant(figures: VariantFigures) -> dict[str, Any]:
         "efficiency": figures.efficiency,
         "step_seconds": figures.step_seconds if has_run else None,
         "timing": asdict(timing) if timing else None,
-        "gradient_bytes": figures.gradient_bytes,
+        "gradient_bytes": next((b for run in figures.runs if (b := run.gradient_bytes)), None),
         "runs": [asdict(run) for run in figures.runs],
         "failure": asdict(figures.failure) if figures.failure else None,
     }
 
 
-def write_files(comparison: Comparison, verdict: Verdict) -> list[str]:
-    """Write ``compare.json``, ``.html`` and ``.png``; return a note per file that was not written.
+def write_files(comparison: Comparison, verdict: Verdict) -> str:
+    """Write ``compare.json``, ``.html`` and ``.png``; return why there are no charts, if so.
 
-    Raises
-    ------
-    OSError
-        If the folder cannot be written.
+    OSError is raised if the folder cannot be written.
     """
-    data = to_json(comparison, verdict)
-    atomic_write(comparison.folder / "compare.json", json.dumps(data, indent=1) + "\n")
-    atomic_write(comparison.folder / "compare.html", _html(data, rows(comparison)))
-    if find_spec("matplotlib") is None:
-        remedy = "run pip install 'matplotlib>=3.9,<4'"
-        return [f"no compare.png: matplotlib is not installed here; {remedy}"]
-    _write_png(data, comparison.folder / "compare.png")
-    return []
+    folder, data = comparison.folder, to_json(comparison, verdict)
+    charts = _draw(data) if find_spec("matplotlib") else {"svg": b"", "png": b""}
+    atomic_write(folder / "compare.json", json.dumps(data, indent=1) + "\n")
+    atomic_write(folder / "compare.html", _html(data, rows(comparison), charts["svg"].decode()))
+    if charts["png"]:
+        atomic_write(folder / "compare.png", charts["png"])
+        return ""
+    remedy = "run pip install 'matplotlib>=3.9,<4'"
+    return f"no charts in {folder / 'compare.html'}: matplotlib is not installed here; {remedy}"
 
 
-def _html(data: dict[str, Any], table: list[list[str]]) -> str:
+def _html(data: dict[str, Any], table: list[list[str]], svg: str) -> str:
     from jinja2 import Environment
 
-    environment = Environment(autoescape=True)
-    template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
-    return template.render(data=data, rows=table, charts=_charts(data))
+    template = Environment(autoescape=True).from_string(_TEMPLATE.read_text("utf-8"))
+    return template.render(data=data, rows=table, svg=svg[svg.find("<svg") :])
+
+
+def _draw(data: dict[str, Any]) -> dict[str, bytes]:
+    """Return a drawing of the speeds and of the parts of a step, as SVG and as PNG."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    measured = [each for each in data["variants"] if each["examples_per_second"]]
+    names = [each["name"] for each in measured]
+    figure = Figure(figsize=(10, 2.5 + 0.5 * len(names)), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    speeds = [each["examples_per_second"] for each in measured]
+    medians = [each["median"] for each in speeds]
+    errors = [
+        [each["median"] - each["min"] for each in speeds],
+        [each["max"] - each["median"] for each in speeds],
+    ]
+    drawn = left.barh(names, medians, xerr=errors, color=_COLOURS["compute"], capsize=3)
+    left.bar_label(drawn, [f"{median:,.0f}" for median in medians], padding=3)
+    left.set(title="Speed", xlabel="examples/s (median, minimum to maximum)")
+    ends = [0.0] * len(names)
+    for part, colour in _COLOURS.items():
+        values = [_step_parts(each)[part] for each in measured]
+        drawn = right.barh(names, values, left=ends, color=colour, label=part)
+        ends = [end + value for end, value in zip(ends, values, strict=True)]
+    right.bar_label(drawn, [f"{end:,.2f}" for end in ends], padding=3)
+    right.set(title="Where a step's time goes", xlabel="ms per step")
+    figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    left.invert_yaxis()
+    for axes in (left, right):
+        axes.margins(x=0.2)
+    drawings = {}
+    # The same figures give the same SVG, whose texts stay texts.
+    with mpl.rc_context({"svg.hashsalt": "distlaunch", "svg.fonttype": "none"}):
+        for kind, metadata in (("svg", {"Date": None}), ("png", {})):
+            stream = BytesIO()
+            figure.savefig(stream, format=kind, dpi=120, metadata=metadata)
+            drawings[kind] = stream.getvalue()
+    return drawings
 
 
 def _step_parts(variant: dict[str, Any]) -> dict[str, float]:
@@ -125,71 +164,4 @@ def _step_parts(variant: dict[str, Any]) -> dict[str, float]:
     timing = variant["timing"] or {}
     parts = {name: 1e3 * timing.get(name, 0.0) for name in PARTS}
     total = 1e3 * (variant["step_seconds"] or 0.0)
-    return parts | {_OTHER[0]: max(0.0, total - sum(parts.values()))}
-
-
-def _charts(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the bars of the HTML: speed, and the parts of a step."""
-    measured = [each for each in data["variants"] if each["examples_per_second"]]
-    blue = {"examples/s": "#0072b2"}
-    speeds = {each["name"]: each["examples_per_second"]["median"] for each in measured}
-    steps = {each["name"]: _step_parts(each) for each in measured}
-    return [
-        _chart(
-            "Speed (examples/s)", {name: {"examples/s": v} for name, v in speeds.items()}, blue, 0
-        ),
-        _chart("Where a step's time goes (ms)", steps, {**_COLOURS, _OTHER[0]: _OTHER[1]}, 2),
-    ]
-
-
-def _chart(
-    title: str, values: dict[str, dict[str, float]], colours: dict[str, str], digits: int
-) -> dict[str, Any]:
-    most = max((sum(parts.values()) for parts in values.values()), default=0.0) or 1.0
-    drawn_bars = []
-    for label, parts in values.items():
-        end, drawn = float(_LEFT), []
-        for name, value in parts.items():
-            width = _WIDTH * value / most
-            text = f"{value:,.{digits}f}"
-            drawn.append(
-                {
-                    "name": name,
-                    "value": value,
-                    "x": round(end, 2),
-                    "width": round(width, 2),
-                    "colour": colours[name],
-                    "text": text,
-                }
-            )
-            end += width
-        total = f"{sum(parts.values()):,.{digits}f}"
-        drawn_bars.append({"label": label, "parts": drawn, "end": round(end, 2), "text": total})
-    legend = list(colours.items()) if len(colours) > 1 else []
-    return {"title": title, "bars": drawn_bars, "legend": legend}
-
-
-def _write_png(data: dict[str, Any], path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    measured = [each for each in data["variants"] if each["examples_per_second"]]
-    names = [each["name"] for each in measured]
-    figure = Figure(figsize=(10, 2 + 0.5 * len(names)), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    speeds = [each["examples_per_second"] for each in measured]
-    medians = [each["median"] for each in speeds]
-    below = [each["median"] - each["min"] for each in speeds]
-    above = [each["max"] - each["median"] for each in speeds]
-    left.barh(names, medians, xerr=[below, above], color=_COLOURS["compute"], capsize=3)
-    left.set(xlabel="examples/s (median, minimum, maximum)")
-    ends = [0.0] * len(names)
-    for name, colour in [*_COLOURS.items(), _OTHER]:
-        values = [_step_parts(each)[name] for each in measured]
-        right.barh(names, values, left=ends, color=colour, label=name)
-        ends = [end + value for end, value in zip(ends, values, strict=True)]
-    right.set(xlabel="ms per step")
-    handles, labels = right.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-    for axes in (left, right):
-        axes.invert_yaxis()
-    figure.savefig(path, format="png", dpi=120)
+    return parts | {"other": max(0.0, total - sum(parts.values()))}

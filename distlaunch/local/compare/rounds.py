@@ -13,26 +13,26 @@ from distlaunch.events import Notice, TaskLines, Trained, Waiting
 from distlaunch.local import run_folder
 from distlaunch.local.compare.figures import (
     Failed,
-    Measurement,
     VariantFigures,
     measurement,
     with_ratios,
 )
-from distlaunch.local.compare.variants import FIT_PROJECT, with_whole_machine, without_batch_options
+from distlaunch.local.compare.variants import FIT_PROJECT, split_batch, with_whole_machine
 from distlaunch.local.host_resources import this_machine
 from distlaunch.local.run_plan import plan_run
 from distlaunch.local.runner import Runner
 from distlaunch.summary import Summary
 from distlaunch.text import duration, plural
-from distlaunch.ui.progress_view import Progress, ProgressView
+from distlaunch.ui.progress_view import ProgressView
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from distlaunch.events import Event
     from distlaunch.job.model import Job
     from distlaunch.local.compare.variants import Variant
+    from distlaunch.local.run_plan import RunOptions
     from distlaunch.ui.console import Console
 
 _UNUSED = (run_folder.CHECKPOINTS, run_folder.MODEL)  # what a comparison does not need of runs
@@ -49,11 +49,6 @@ class Comparison:
     figures: tuple[VariantFigures, ...]
     is_interrupted: bool
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether a variant failed."""
-        return any(each.failure for each in self.figures)
-
 
 class QuietView(ProgressView):
     """A progress line of the primary task of a run; lines of tasks are in their logs.
@@ -66,8 +61,7 @@ class QuietView(ProgressView):
     def __init__(self, console: Console, tasks: Sequence[str], label: str) -> None:
         super().__init__(console, tasks)
         self.notices: list[Notice] = []
-        self._chief, self._label = tasks[0], label
-        self._steps = Progress()
+        self._label = label
 
     def handle(self, event: Event) -> None:
         if isinstance(event, TaskLines):
@@ -78,9 +72,9 @@ class QuietView(ProgressView):
             self._wait_for(event.text and f"{self._label} · {event.text}")
         elif not isinstance(event, Trained):
             super().handle(event)
-        elif event.task == self._chief:
+        elif event.task == self._primary:
             self._wait_for("")
-            text = self._steps.update(event.event) or "starting"
+            text = self._progress.update(event.event) or "starting"
             self.console.progress(f"{self._label} · {text}")
 
 
@@ -99,23 +93,29 @@ class Rounds:
         *,
         folder: Path,
         console: Console,
-        env: Mapping[str, str],
+        options: RunOptions,
     ) -> None:
         self._project, self._job = project, job
-        self._folder, self._console, self._env = folder, console, env
+        self._folder, self._console, self._options = folder, console, options
         self._cores = len(this_machine({}).cores)
         most = max(each.workers for each in variants)
         self._cores_per_worker = max(1, self._cores // most)
         used = min(self._cores, most * self._cores_per_worker)
         self._variants = with_whole_machine(variants, used)
-        self._measured: dict[str, list[Measurement]] = {each.name: [] for each in self._variants}
-        self._failed: dict[str, Failed] = {}
+        self._figures = {
+            each.name: VariantFigures(
+                each,
+                cores=each.cores or min(self._cores, each.workers * self._cores_per_worker),
+                shares_cores=each.workers > self._cores,
+            )
+            for each in self._variants
+        }
 
     def describe(self) -> str:
         """Return a line on the variants and how the machine is shared."""
         names = ", ".join(each.name for each in self._variants)
         shares = f"{self._cores_per_worker} of {plural(self._cores, 'core')} per worker"
-        over = [each.name for each in self._variants if each.workers > self._cores]
+        over = [name for name, each in self._figures.items() if each.shares_cores]
         if over:
             shares += (
                 f"; {', '.join(over)} share them all, which is slower than machines of their own"
@@ -125,49 +125,35 @@ class Rounds:
     def run(self, rounds: int) -> Comparison:
         """Run all rounds, and return what was measured, also after Ctrl-C."""
         turns = [(n, each) for n in range(1, rounds + 1) for each in self._variants]
-        is_interrupted = False
         try:
-            for number, variant in turns:
-                if variant.name not in self._failed:
-                    is_interrupted = not self._run_once(variant, number, rounds)
-                if is_interrupted:
-                    break
+            is_complete = all(self._run_once(variant, n, rounds) for n, variant in turns)
         except KeyboardInterrupt:
-            is_interrupted = True
-        figures = [
-            VariantFigures(
-                each,
-                tuple(self._measured[each.name]),
-                cores=each.cores or min(self._cores, each.workers * self._cores_per_worker),
-                shares_cores=each.workers > self._cores,
-                failure=self._failed.get(each.name),
-            )
-            for each in self._variants
-        ]
+            is_complete = False
+        figures = tuple(with_ratios([*self._figures.values()]))
         return Comparison(
             self._folder,
             self._cores,
             self._cores_per_worker,
             rounds,
-            tuple(with_ratios(figures)),
-            is_interrupted,
+            figures,
+            is_interrupted=not is_complete,
         )
 
     def _run_once(self, variant: Variant, number: int, rounds: int) -> bool:
-        """Run a variant and keep its figures; return False if it was interrupted."""
+        """Run a variant that has not failed and keep its figures; False if it was interrupted."""
+        figures = self._figures[variant.name]
+        if figures.failure:
+            return True
         label = f"round {number} of {rounds} · {variant.name}"
-        folder = run_folder.new(
-            self._project, str(self._folder / f"{variant.folder_name}-{number}")
-        )
-        spec = plan_run(
-            self._project,
-            self._job_of(variant),
+        options = replace(
+            self._options,
             workers=variant.workers,
             words=variant.words,
-            folder=folder,
-            env=self._env,
+            job_dir=str(self._folder / f"{variant.folder_name}-{number}"),
             cpus_per_task=variant.cores or self._cores_per_worker,
         )
+        spec = plan_run(self._project, self._job_of(variant), options)
+        folder = spec.folder
         started = time.monotonic()
         with QuietView(self._console, [str(task) for task in spec.cluster.tasks()], label) as view:
             view.console.progress(f"{label} · starting")
@@ -179,13 +165,13 @@ class Rounds:
         logs = str(folder.task_logs)
         if run is None:
             text = f"exit code {code}" if code else "no examples_per_second in summary.json"
-            self._failed[variant.name] = Failed(text, logs)
+            self._figures[variant.name] = replace(figures, failure=Failed(text, logs))
             self._console.log(f"{label}: {text}; logs: {logs}", "error")
             for notice in view.notices:
                 if notice.level == "error":
                     self._console.log(notice.text, "error")
         else:
-            self._measured[variant.name].append(run)
+            self._figures[variant.name] = replace(figures, runs=(*figures.runs, run))
             speed = f"{run.examples_per_second:,.0f} examples/s"
             self._console.log(f"{label}: {speed} ({duration(seconds)} in all)")
         for name in _UNUSED:
@@ -197,7 +183,7 @@ class Rounds:
         job = self._job
         if job is None or variant.global_batch is None:
             return job
-        job = without_batch_options(job)
+        job = replace(job, args=split_batch(job.args)[-1])
         if not variant.is_fit:
             return job
         package = job.module.rpartition(".")[0]

@@ -36,15 +36,7 @@ class Verdict:
 
 
 def judge(figures: Sequence[VariantFigures], *, cores: int) -> Verdict:
-    """Return what a comparison shows.
-
-    Parameters
-    ----------
-    figures
-        The variants with their ratios, in any order; failed ones have no runs.
-    cores
-        Cores of this machine.
-    """
+    """Return what a comparison shows; `cores` are those of this machine."""
     verdict = _judge([each for each in figures if each.runs], cores)
     noisy = [each for each in figures if each.runs and each.fastest > SPREAD * each.slowest]
     if not noisy:
@@ -138,14 +130,12 @@ def _ratio(best: VariantFigures, other: VariantFigures) -> str:
 
 def _explain(best: VariantFigures, base: VariantFigures) -> tuple[str, str]:
     """Return why a variant is slower than its workers could be, and what to change."""
-    timing = best.timing
+    timing, before = best.timing, base.timing
+    longer_steps = f"A larger batch makes fewer, longer steps{_batches_to_try(best)}."
     if timing is None:
-        return (
-            "a step takes longer than its share of the work (its parts were not measured)",
-            f"A larger batch makes fewer, longer steps{_batches_to_try(best)}.",
-        )
+        cause = "a step takes longer than its share of the work (its parts were not measured)"
+        return cause, longer_steps
     ratio = base.variant.workers / best.variant.workers
-    before = base.timing
     losses = {
         "exchange": timing.exchange,
         "wait": timing.wait,
@@ -155,15 +145,23 @@ def _explain(best: VariantFigures, base: VariantFigures) -> tuple[str, str]:
     if timing.share("input") < MODERATELY_INPUT_BOUND:
         del losses["input"]
     cause = max(losses, key=lambda name: losses[name])
-    return _CAUSES[cause](best, base, timing)
+    if cause == "exchange":
+        remedy = f"A larger batch makes fewer exchanges{_batches_to_try(best)}."
+        return f"the exchange of gradients takes {_of_step(timing, 'exchange')}", remedy
+    if cause == "input":
+        return f"waiting for data takes {_of_step(timing, 'input')}", _INPUT_REMEDY
+    if cause == "wait":
+        return _explain_wait(timing)
+    even = ratio * before.compute if before else 0.0
+    cause = (
+        f"a worker computes {_milliseconds(timing.compute)} per step, and an even share would "
+        f"be {_milliseconds(even)}: a part of each step does not shrink with its rows, or "
+        "workers slow each other down"
+    )
+    return cause, longer_steps
 
 
-def _exchange(best: VariantFigures, _: VariantFigures, timing: Timing) -> tuple[str, str]:
-    remedy = f"A larger batch makes fewer exchanges{_batches_to_try(best)}."
-    return f"the exchange of gradients takes {_of_step(timing, 'exchange')}", remedy
-
-
-def _wait(_: VariantFigures, __: VariantFigures, timing: Timing) -> tuple[str, str]:
+def _explain_wait(timing: Timing) -> tuple[str, str]:
     cause = f"waiting for the slowest worker takes {_of_step(timing, 'wait')}"
     if not timing.slowest:
         return cause, "Give all workers equal cores and equal work."
@@ -174,30 +172,12 @@ def _wait(_: VariantFigures, __: VariantFigures, timing: Timing) -> tuple[str, s
     )
 
 
-def _input(_: VariantFigures, __: VariantFigures, timing: Timing) -> tuple[str, str]:
-    return f"waiting for data takes {_of_step(timing, 'input')}", _INPUT_REMEDY
-
-
-def _compute(best: VariantFigures, base: VariantFigures, timing: Timing) -> tuple[str, str]:
-    ratio = base.variant.workers / best.variant.workers
-    even = ratio * base.timing.compute if base.timing else 0.0
-    return (
-        (
-            f"a worker computes {_milliseconds(timing.compute)} per step, and an even share would "
-            f"be {_milliseconds(even)}: a part of each step does not shrink with its rows, or "
-            "workers slow each other down"
-        ),
-        f"A larger batch makes fewer, longer steps{_batches_to_try(best)}.",
-    )
-
-
 def _batches_to_try(best: VariantFigures) -> str:
     """Return an option that compares larger batches, where the launcher can set them."""
     batch = best.variant.global_batch
     return f" (compare them with --batch-sizes {4 * batch},{16 * batch})" if batch else ""
 
 
-_CAUSES = {"exchange": _exchange, "wait": _wait, "input": _input, "compute": _compute}
 _INPUT_REMEDY = (
     "--cache memory keeps parsed examples, --parallel-calls N parses more of them at once."
 )
