@@ -11,11 +11,11 @@ import json
 import os
 import stat
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 _MAX_BYTES = 64 << 20  # of a file that is read whole
 _MAX_DEPTH = 100  # of JSON, far below what Python's recursion takes
@@ -157,3 +157,9 @@ def may_be_locked(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def display_path(path: Path) -> str:
+    """Return a path relative to the current directory if it is below it."""
+    current, full = Path.cwd(), Path(os.path.abspath(path))  # noqa: PTH100 - symlinks stay
+    return str(full.relative_to(current) if full.is_relative_to(current) else path)

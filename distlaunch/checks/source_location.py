@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError
+from distlaunch.files import display_path
 from distlaunch.job import ai_platform
 from distlaunch.job.load import FILE_NAME
 from distlaunch.job.model import POOL_ROLES
 from distlaunch.job.validation import dotted_path
-from distlaunch.job.yaml_document import display_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -7,19 +7,19 @@ Scalars stay the text that was written: ``no``, ``012`` and ``1:30`` are text, a
 from __future__ import annotations
 
 import json
-import os
 import re
 import stat
 from dataclasses import dataclass
-from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from distlaunch.errors import Diagnostic, DistlaunchError, JobFileError, os_reason
+from distlaunch.files import display_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path as FilePath
 
 Path = tuple[str | int, ...]
 
@@ -133,13 +133,6 @@ def deep_merge(
         else:
             merged[key] = value
     return merged
-
-
-def display_path(path: FilePath) -> str:
-    """Return a path relative to the current directory if it is below it."""
-    current = FilePath.cwd()
-    full = FilePath(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow symlinks
-    return str(full.relative_to(current) if full.is_relative_to(current) else path)
 
 
 class Document:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import files, summary
 from distlaunch.errors import DistlaunchError, UsageError, os_reason
+from distlaunch.files import display_path
 from distlaunch.job.launch import check_scheme
-from distlaunch.job.yaml_document import display_path
 from distlaunch.paths import FOLDER, LOCAL_JOBS
 
 if TYPE_CHECKING:

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
 
 from pydantic import BaseModel, RootModel
 
+from distlaunch.files import display_path
 from distlaunch.job.model import Strategy
 from distlaunch.job.schema import RegionName, one_of, text
 from distlaunch.job.validation import validate
-from distlaunch.job.yaml_document import display_path, job_file_error, read_document
+from distlaunch.job.yaml_document import job_file_error, read_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

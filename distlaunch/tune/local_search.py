@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import files
 from distlaunch.errors import DistlaunchError, os_reason
+from distlaunch.files import display_path
 from distlaunch.interrupts import StopSignals
 from distlaunch.job.trial import ACTIVE, INFEASIBLE, STOPPED, SUCCEEDED, Trial
-from distlaunch.job.yaml_document import display_path
 from distlaunch.local.host_resources import NO_GPU, split_evenly, this_machine
 from distlaunch.local.output import read_metrics
 from distlaunch.local.run_folder import ERRORS, METRICS, OUTPUT, TRIAL

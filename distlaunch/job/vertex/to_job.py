@@ -11,12 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import did_you_mean
+from distlaunch.files import display_path
 from distlaunch.job import reduction_server, vertex
 from distlaunch.job.model import Cluster, Job, Scheduling
 from distlaunch.job.validation import describe_value, dotted_path
 from distlaunch.job.vertex import fields
 from distlaunch.job.vertex.tuning import read_tuning
-from distlaunch.job.yaml_document import YamlProblem, deep_merge, display_path, job_file_error
+from distlaunch.job.yaml_document import YamlProblem, deep_merge, job_file_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
