@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from distlaunch.cli import options
+from distlaunch.cli.local import check_here
 from distlaunch.errors import EXIT_ERROR, EXIT_INTERRUPTED, DistlaunchError, os_reason
 from distlaunch.paths import COMPARISONS
 
@@ -71,7 +72,7 @@ def command(
         options.reject_launcher_options(program_args)
     job = load_project_job(project, overrides)
     if job and not is_program(program_args):
-        options.check_here(console, replace(job, tuning=None), program_args, overrides)
+        check_here(console, replace(job, tuning=None), program_args, overrides)
     variants = plan_variants(job, program_args, tasks, batch_sizes)
     folder = create_numbered(project, COMPARISONS)
     run_options = RunOptions(devices=devices, is_debug=settings.debug)

@@ -26,7 +26,7 @@ def status(_: Settings, located: LocatedJob, *, as_json: bool) -> None:
     from distlaunch.cli.runs import show_view
     from distlaunch.runs.view import view_job
 
-    show_view(view_job(located), as_json=as_json)
+    show_view(view_job(located.job, located.engine, located.commit), as_json=as_json)
 
 
 def _parse_regex(text: str) -> re.Pattern[str]:

@@ -14,7 +14,7 @@ from distlaunch.cli import completion, options
 from distlaunch.errors import EXIT_ERROR, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from distlaunch.checks.project.fit_calls import PythonProgram
     from distlaunch.cli.settings import Settings
@@ -119,7 +119,7 @@ def command(
         options.reject_launcher_options(program_args)
 
     def check(job: Job) -> None:
-        options.check_here(console, replace(job, tuning=None), program_args, overrides)
+        check_here(console, replace(job, tuning=None), program_args, overrides)
 
     job = run_plan.load_project_job(project, overrides)
     spec = run_plan.plan_run(project, job, run_options, check)
@@ -241,3 +241,16 @@ def _container(job: Job | None, program: TaskProgram, console: Console) -> TaskP
     file = auth.credentials_file()
     credentials = str(Path(file).absolute()) if file and Path(file).is_file() else None
     return TaskProgram("image", (uri, *program.words[1:]), credentials)
+
+
+def check_here(console: Console, job: Job, words: Sequence[str], overrides: Sequence[str]) -> bool:
+    """Check a project's code before it runs here; return whether the trainer package trains."""
+    from distlaunch.checks.local_run import check_project
+    from distlaunch.job.launch import LaunchRequest
+
+    job = replace(job, args=(*job.args, *words))
+    launch = LaunchRequest(Path.cwd(), job, overrides=tuple(overrides), program_args=tuple(words))
+    problems, is_trainer = check_project(launch)
+    for problem in problems:
+        console.log(f"{problem.line} [{problem.code}]", problem.severity)
+    return is_trainer

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
     from distlaunch.cli.settings import Settings
     from distlaunch.job.launch import LaunchRequest
-    from distlaunch.job.model import Job
     from distlaunch.submit.lookup import JobLocator
-    from distlaunch.ui.console import Console
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
@@ -222,19 +220,6 @@ def load_launch(options: LaunchOptions) -> tuple[LaunchRequest, list[str]]:
     if words and not words[0].startswith("-"):
         notes.append(f"{words[0]!r} after '--' is passed to the job's program as an argument")
     return request, notes
-
-
-def check_here(console: Console, job: Job, words: Sequence[str], overrides: Sequence[str]) -> bool:
-    """Check a project's code before it runs here; return whether the trainer package trains."""
-    from distlaunch.checks.local_run import check_project
-    from distlaunch.job.launch import LaunchRequest
-
-    job = replace(job, args=(*job.args, *words))
-    launch = LaunchRequest(Path.cwd(), job, overrides=tuple(overrides), program_args=tuple(words))
-    problems, is_trainer = check_project(launch)
-    for problem in problems:
-        console.log(f"{problem.line} [{problem.code}]", problem.severity)
-    return is_trainer
 
 
 def follow_options(command: _Command) -> _Command:

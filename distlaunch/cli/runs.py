@@ -255,7 +255,7 @@ def find(locator: JobLocator, name: str | None) -> tuple[RunView, Session | None
             f"{name}: not a local run here ('distlaunch list --local'), and jobs cannot be looked "
             f"up: {error}"
         ) from error
-    return view_job(located), located.engine.session
+    return view_job(located.job, located.engine, located.commit), located.engine.session
 
 
 def _size_of(runs: Sequence[RunView]) -> str:

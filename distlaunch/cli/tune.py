@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from distlaunch.cli import completion, options
+from distlaunch.cli.local import check_here
 from distlaunch.cli.submit import SubmitOptions, launch_job, submit_options
 from distlaunch.errors import DistlaunchError, UsageError
 
@@ -203,7 +204,7 @@ def _tune_here(console: Console, values: TuneOptions, ending: Ending) -> int:
     if not run_plan.is_program(words):
         options.reject_launcher_options(words)
         run_plan.require_tensorflow()
-        is_trainer = options.check_here(console, job, words, values.overrides)
+        is_trainer = check_here(console, job, words, values.overrides)
     set_options = _set_options(values)
     local_options = (*set_options, *([f"--workers={values.workers}"] if values.workers else []))
     name = values.name or job.name

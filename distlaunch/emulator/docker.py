@@ -245,7 +245,7 @@ class ReplicaContainer:
 
 
 def _connect() -> docker.DockerClient:
-    from distlaunch.image.docker import NoDockerError, connect_docker
+    from distlaunch.docker_client import NoDockerError, connect_docker
 
     try:
         return connect_docker()

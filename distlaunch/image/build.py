@@ -77,7 +77,7 @@ class _Build:
 
     def push_environment(self, environment: Environment) -> str:
         """Build the environment with Docker or of wheels; return its digest."""
-        from distlaunch.image.docker import NoDockerError
+        from distlaunch.docker_client import NoDockerError
 
         reference = self.target.with_tag(environment.tag)
         try:

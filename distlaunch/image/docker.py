@@ -5,29 +5,23 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
-import sys
 import tempfile
 from collections import deque
-from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-import docker
-from docker.context import ContextAPI
-from docker.context.config import get_current_context_name
 from docker.errors import APIError, DockerException, NotFound
-from docker.utils.config import find_config_file
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
+from distlaunch.docker_client import NoDockerError, connect_docker
 from distlaunch.errors import ImageError, causes_of
 from distlaunch.events import Event, Notice
 from distlaunch.image.reference import PLATFORM, Reference, is_google
 from distlaunch.image.registry import errors
-from distlaunch.image.registry.credentials import Credentials, find_credentials, load_config
+from distlaunch.image.registry.credentials import Credentials, find_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,7 +32,6 @@ if TYPE_CHECKING:
     from distlaunch.image.dockerfile_parser import Dockerfile
 
 
-_DEFAULT_ADDRESS = "unix:///var/run/docker.sock"
 _SILENCE = 600  # seconds without an event of a push or a pull
 _LAST_LINES = 40  # of a build that failed; BuildKit repeats those of the step
 _LONGEST = 600  # characters of a message
@@ -61,84 +54,6 @@ _REMEDIES = {
     _RATE: "run 'docker login {host}' for a higher limit, or try again later",
     ("",): "check Docker's network and proxy settings for {host}, then try again",
 }
-
-
-class NoDockerError(ImageError):
-    """Docker is not installed, not running or cannot be reached."""
-
-
-def connect_docker(timeout: int = 30) -> docker.DockerClient:
-    """Connect to Docker at DOCKER_HOST, or else in Docker's current context.
-
-    The timeout, in seconds, is for each response, also to later calls on the client. NoDockerError
-    is raised with the remedy if no engine answers.
-    """
-    address = "the address in DOCKER_HOST or Docker's context"
-    load_config()  # docker-py fails at a broken file
-    try:
-        address = _docker_address()
-        _check_socket(address)
-        return docker.from_env(timeout=timeout, use_ssh_client=True)
-    except NoDockerError:
-        raise
-    except Exception as error:  # docker-py raises all kinds for broken files of its contexts
-        raise NoDockerError(_connection_problem(error, address)) from error
-
-
-def _docker_address() -> str:
-    if address := os.environ.get("DOCKER_HOST"):
-        if "://" not in address:  # the docker command refuses it, docker-py takes it as tcp
-            scheme = "unix" if address.startswith("/") else "tcp"
-            raise NoDockerError(f"DOCKER_HOST: no scheme in {address}; set {scheme}://{address}")
-        return address
-    variable = os.environ.get("DOCKER_CONTEXT")
-    name = variable or get_current_context_name()
-    if name and ContextAPI.get_context(name) is None:  # docker-py takes the default one
-        source = "DOCKER_CONTEXT" if variable else f"{find_config_file()!s}: currentContext"
-        raise NoDockerError(f"{source}: no Docker context named {name!r}; see 'docker context ls'")
-    return str(ContextAPI.kwargs_from_context().get("base_url", _DEFAULT_ADDRESS))
-
-
-def _check_socket(address: str) -> None:
-    """Connect once: docker-py leaves its socket open where nothing listens."""
-    scheme, _, path = address.partition("://")
-    if scheme == "unix":
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.connect(path)
-
-
-def _connection_problem(error: Exception, address: str) -> str:
-    causes = list(causes_of(error))
-    if address.startswith("ssh://") and not find_spec("paramiko"):
-        install = f"{sys.executable} -m pip install paramiko"
-        return f"Docker at {address} needs the Python package paramiko; run '{install}'"
-    if any(isinstance(cause, (FileNotFoundError, ConnectionRefusedError)) for cause in causes):
-        if _is_podman():
-            return (
-                f"podman does not listen at {address}; run 'systemctl --user start podman.socket' "
-                "and 'export DOCKER_HOST=unix://$XDG_RUNTIME_DIR/podman/podman.sock'"
-            )
-        return (
-            f"Docker is not running at {address}; start Docker ('sudo systemctl start docker', or "
-            "Docker Desktop), or set DOCKER_HOST"
-        )
-    if any(isinstance(cause, PermissionError) for cause in causes):
-        return (
-            f"no permission to use Docker's socket {address}; "
-            "run 'sudo usermod -aG docker $USER' and log in again"
-        )
-    reason = _one_line(str(causes[-1])) or type(causes[-1]).__name__
-    return (
-        f"cannot connect to Docker at {address} ({reason}); restart Docker, or check DOCKER_HOST, "
-        "DOCKER_TLS_VERIFY and DOCKER_CERT_PATH"
-    )
-
-
-def _is_podman() -> bool:
-    """Return whether the `docker` command is podman's."""
-    command = shutil.which("docker") or "true"
-    done = subprocess.run([command, "--version"], capture_output=True, check=False)
-    return b"podman" in (done.stdout + done.stderr).lower()
 
 
 class Docker:

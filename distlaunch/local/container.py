@@ -42,7 +42,7 @@ def call(*words: str) -> None:
 
 def main() -> None:
     """Run the container of `SPEC`, or signal or remove containers by name."""
-    from distlaunch.image.docker import connect_docker
+    from distlaunch.docker_client import connect_docker
 
     action, *words = sys.argv[1:]
     engine = connect_docker().api

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from distlaunch.engines.api import Engine, JobStatus
     from distlaunch.failure_reasons import FailureReport
     from distlaunch.job.vertex.view import PoolRequest
-    from distlaunch.submit.lookup import LocatedJob
 
 
 UNKNOWN = "UNKNOWN"  # the state of a run whose record cannot be read
@@ -186,16 +185,18 @@ def view_status(job: JobStatus, engine: Engine) -> RunView:
     )
 
 
-def view_job(located: LocatedJob) -> RunView:
-    """Return a job with its cost, why it failed, and the ``summary.json`` of its folder."""
+def view_job(job: JobStatus, engine: Engine, commit: str | None) -> RunView:
+    """Return a job with its cost, why it failed, and the ``summary.json`` of its folder.
+
+    `commit` is that of the project when the job was submitted, where it is known.
+    """
     from distlaunch.price import cost_so_far
 
-    job, engine, record = located.job, located.engine, located.record
     return replace(
         view_status(job, engine),
         cost=cost_so_far(job, Path.cwd()),
         failure=engine.find_failure(job),
-        code={"commit": record.commit} if record else {},
+        code={"commit": commit} if commit else {},
         summary=_read_remote(engine, job.job_dir),
     )
 

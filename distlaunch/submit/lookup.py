@@ -28,6 +28,11 @@ class LocatedJob:
     job: JobStatus
     record: Record | None = None
 
+    @property
+    def commit(self) -> str | None:
+        """The commit of the project when the job was submitted, None if it is not known."""
+        return self.record.commit if self.record else None
+
 
 @dataclass(frozen=True, slots=True)
 class JobLocator:

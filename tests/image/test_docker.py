@@ -15,9 +15,10 @@ import pytest
 import requests
 from docker.errors import DockerException, NotFound
 
+from distlaunch.docker_client import NoDockerError, connect_docker
 from distlaunch.errors import ImageError
 from distlaunch.image.context import read_context
-from distlaunch.image.docker import Docker, NoDockerError, connect_docker, failure_reason
+from distlaunch.image.docker import Docker, failure_reason
 from distlaunch.image.dockerfile_parser import read_dockerfile
 from distlaunch.image.reference import Reference
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.docker_client import docker_login
 from distlaunch.engines.vertex.api_errors import proxy_error
 from distlaunch.engines.vertex.auth import login_remedy
 from distlaunch.errors import Diagnostic, ImageError
 from distlaunch.image.reference import Reference, is_google
 from distlaunch.image.registry import RegistryUnreachable
-from distlaunch.image.registry.credentials import Credentials, docker_login
 from distlaunch.refusals import CURRENT_ACCOUNT, find_remedy, grant, more_calls
 
 if TYPE_CHECKING:
     import requests
+
+    from distlaunch.image.registry.credentials import Credentials
 
 
 _MAX_MESSAGE = 600  # characters of a registry's message

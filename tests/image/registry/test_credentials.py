@@ -10,9 +10,9 @@ from unittest.mock import Mock
 import pytest
 from google.auth.exceptions import RefreshError, TransportError
 
+from distlaunch.docker_client import connect_docker
 from distlaunch.engines.vertex import auth
 from distlaunch.errors import ImageError
-from distlaunch.image.docker import connect_docker
 from distlaunch.image.reference import Reference
 from distlaunch.image.registry.credentials import Credentials, find_credentials
 from distlaunch.image.registry.errors import denied
