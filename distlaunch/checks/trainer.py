@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import __version__, resources, summary
 from distlaunch.checks.problem import error, warning
-from distlaunch.checks.project.requirements import any_version
 from distlaunch.errors import did_you_mean
 from distlaunch.files import atomic_write, make_folder
+from distlaunch.image.requirements import any_version
 from distlaunch.job.load import FILE_NAME
 from distlaunch.job.model import RangeParameter
 from distlaunch.paths import CHECKED

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.image_runtime import tensorflow_tag
-from distlaunch.checks.project.requirements import any_version, load_requirements
+from distlaunch.checks.project.requirements import load_requirements
 from distlaunch.image.recipe import NCCL_SCRIPT
+from distlaunch.image.requirements import any_version
 from distlaunch.job import reduction_server
 from distlaunch.job.model import DEFAULT_BASE
 

@@ -14,20 +14,26 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.tags import compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
 
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.image_runtime import tensorflow_tag
 from distlaunch.errors import ImageError
 from distlaunch.image.pip_secrets import VARIABLES, pip_secrets
-from distlaunch.image.requirements import EXPORTS, applies, find_unread, has_gpus, read_requirements
+from distlaunch.image.requirements import (
+    EXPORTS,
+    any_version,
+    applies,
+    find_unread,
+    has_gpus,
+    read_requirements,
+)
 from distlaunch.job.model import DEFAULT_BASE, DEFAULT_REQUIREMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from distlaunch.checks.problem import Problem
@@ -176,19 +182,17 @@ def load_requirements(job: Job, folder: Path, runtime: ImageRuntime) -> ImageReq
         lines = tuple(read_requirements(folder, file, gpu=gpu).lines())
     except ImageError as refusal:
         return ImageRequirements(runtime, file, refusal=refusal.problems[0])
-    return ImageRequirements(
-        runtime, file, tuple(each for each in lines if _is_for(each, runtime.markers))
-    )
+    markers = runtime.markers
+    return ImageRequirements(runtime, file, tuple(each for each in lines if _is_for(each, markers)))
 
 
 def _is_for(line: RequirementLine, markers: Mapping[str, str]) -> bool:
-    """Return whether a line is for a Python and a system; a URL alone may have a marker, too."""
+    """Return whether a line, also one with a URL alone, is for a Python and a system."""
     try:
-        return applies(
-            line.requirement or Requirement(f"a; {line.text.rpartition(' ; ')[2]}"), markers
-        )
+        marked = line.requirement or Requirement(f"a; {line.text.rpartition(' ; ')[2]}")
     except InvalidRequirement:  # it has no marker
         return True
+    return applies(marked, markers)
 
 
 def problems(requirements: ImageRequirements) -> Iterator[Problem]:
@@ -216,22 +220,6 @@ def problems(requirements: ImageRequirements) -> Iterator[Problem]:
             yield make("requirement-unavailable", each.location, *obstacle)
         elif not each.is_constraint and (unknown := _unknown_builds(each, requirements.runtime)):
             yield warning("requirement-unavailable", each.location, *unknown)
-
-
-def any_version(specifiers: Iterable[SpecifierSet | str]) -> bool:
-    """Return whether a version can be in all of some sets.
-
-    A set of versions between bounds that is not empty contains one of the bounds or the version
-    right after one, or has no lower bound.
-    """
-    try:
-        both = SpecifierSet(",".join(filter(None, map(str, specifiers))))
-        bounds = [Version(each.version.removesuffix(".*")) for each in both]
-    except (InvalidSpecifier, InvalidVersion):  # e.g. ===1.0-anything
-        return True
-    next_versions = [Version(f"{bound.base_version}.0.0.0.1") for bound in bounds]
-    versions = [Version("0"), *bounds, *next_versions]
-    return any(both.contains(each, prereleases=True) for each in versions)
 
 
 def _clashes(requirements: ImageRequirements) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from distlaunch.checks.project import requirements
-from distlaunch.checks.project.requirements import any_version
+from distlaunch.image.requirements import any_version
 from distlaunch.job.model import DEFAULT_BASE
 
 START = "tensorflow-cpu==2.21.0\nkeras>=3.12,<3.16\n"
