@@ -56,7 +56,7 @@ class Diagnostic:
 
 
 class DistlaunchError(Exception):
-    """An error that a user can fix: one problem, or several."""
+    """An error that a user can fix: one problem, or several; `where` … are those of the first."""
 
     exit_code = EXIT_ERROR
 
@@ -69,6 +69,8 @@ class DistlaunchError(Exception):
         problems: Iterable[Diagnostic] = (),
     ) -> None:
         self.problems = tuple(problems) or (Diagnostic(where, what, remedy),)
+        first = self.problems[0]
+        self.where, self.what, self.remedy = first.where, first.what, first.remedy
         super().__init__(what)
 
     def __str__(self) -> str:
@@ -78,21 +80,6 @@ class DistlaunchError(Exception):
     def lines(self) -> tuple[str, ...]:
         """The problems for a person, one line each."""
         return tuple(problem.line for problem in self.problems)
-
-    @property
-    def where(self) -> str:
-        """The place of the first problem, empty if it has none."""
-        return self.problems[0].where
-
-    @property
-    def what(self) -> str:
-        """What is wrong."""
-        return self.problems[0].what
-
-    @property
-    def remedy(self) -> str:
-        """How to fix it, empty if that is not known."""
-        return self.problems[0].remedy
 
 
 class UsageError(DistlaunchError):

@@ -23,12 +23,7 @@ PARTS = ("input", "compute", "exchange", "wait")
 """The parts of a step in `Timing`."""
 
 _VALIDATION = "val_"
-_LABELS = {
-    "compute": "compute",
-    "exchange": "exchange",
-    "wait": "waiting for the slowest task",
-    "input": "input",
-}
+_SHOWN = {"compute": "", "exchange": "", "wait": "waiting for the slowest task", "input": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +44,7 @@ class Timing:
 
     def __str__(self) -> str:
         """Return where the time went, such as ``2.5 ms: compute 80 %, exchange 20 %``."""
-        shares = [(label, self.share(part)) for part, label in _LABELS.items()]
+        shares = [(label or part, self.share(part)) for part, label in _SHOWN.items()]
         shown = ", ".join(f"{label} {share:.0%}" for label, share in shares if share >= 1 / 200)
         return f"{1e3 * self.total:.3g} ms: {shown}".replace("%", " %")
 
