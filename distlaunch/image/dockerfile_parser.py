@@ -109,13 +109,15 @@ class Dockerfile:
     """A Dockerfile.
 
     `head` has the parser directives and ARG instructions before the first stage. The last stage is
-    the image. `variables` are those of all ARG and ENV whose values are known.
+    the image. `variables` are those of all ARG and ENV whose values are known, `unset_arguments`
+    the names of ARG without a value.
     """
 
     head: str
     stages: tuple[Stage, ...]
     build_args: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
+    unset_arguments: frozenset[str] = frozenset()
 
     @property
     def text(self) -> str:
@@ -168,10 +170,12 @@ def read_dockerfile(
         head += f"# image.build_args: {json.dumps(dict(build_args), sort_keys=True)}\n"
     arguments = dict(_PLATFORM)
     variables = dict(_PLATFORM)
+    declared: set[str] = set()
     stages: list[Stage] = []
     for each in _instructions(text, directives.get("escape", "\\")):
         match = _FROM.match(each.rest) if each.word == "FROM" else None
         variables |= _known_values(each, arguments | variables, build_args)
+        declared |= {*each.words} if each.word == "ARG" else set()
         if match and target and stages and stages[-1].name == target.lower():
             break
         if match:
@@ -183,7 +187,8 @@ def read_dockerfile(
         else:
             head += each.text
             arguments |= variables
-    return Dockerfile(head, tuple(stages), build_args, variables)
+    unset = frozenset(declared - variables.keys())
+    return Dockerfile(head, tuple(stages), build_args, variables, unset)
 
 
 def expand(word: str, variables: Mapping[str, str]) -> str | None:

@@ -75,8 +75,7 @@ def image_problems(job: Job, inputs: BuildInputs) -> Iterator[Problem]:
 
 def _unset_problems(dockerfile: Dockerfile, where: str, word: str) -> Iterator[Problem]:
     """Yield the arguments of the build in a word that have no value."""
-    declared = re.findall(r"^\s*ARG\s+(\w+)\s*$", dockerfile.text, re.MULTILINE | re.IGNORECASE)
-    for name in sorted(variable_names(word) & {*declared} - dockerfile.variables.keys()):
+    for name in sorted(variable_names(word) & dockerfile.unset_arguments):
         what = f"ARG {name} has no value, which {word} needs"
         remedy = f"write image.build_args: {{{name}: VALUE}} in distlaunch.yaml, or a default"
         yield error("build-arg-missing", where, what, remedy)

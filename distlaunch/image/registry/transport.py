@@ -222,26 +222,22 @@ class Transport:
 
         Before the first response only a broken connection is retried: the address may be wrong.
         """
-        host = host or self._reference
+        host, retries = host or self._reference, self._policy.retries
         backoff = Backoff(self._policy.delay)
-        for _ in range(self._policy.retries):
+        while True:
             retry_after = 0.0
             try:
                 response = send()
-            except requests.RequestException as problem:
-                is_broken = any(isinstance(each, ProtocolError) for each in problem.args)
-                if not (self._has_responded or is_broken):
-                    raise connection_error(problem, host) from problem
-            else:
-                if response.status_code not in _TRANSIENT:
+                if response.status_code not in _TRANSIENT or not retries:
                     return response
                 retry_after = _retry_after(response)
                 response.close()
+            except requests.RequestException as problem:
+                is_broken = any(isinstance(each, ProtocolError) for each in problem.args)
+                if not (self._has_responded or is_broken) or not retries:
+                    raise connection_error(problem, host) from problem
+            retries -= 1
             self._wait(backoff.next_delay(retry_after) or 0.0)
-        try:
-            return send()
-        except requests.RequestException as problem:
-            raise connection_error(problem, host) from problem
 
     def _send_authenticated(self, method: str, path: str, **kwargs: Any) -> requests.Response:
         for _ in range(_MAX_LOGINS):
