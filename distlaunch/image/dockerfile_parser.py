@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 _DIRECTIVE = re.compile(r"#\s*(\w+)\s*=\s*(\S+)\s*", re.ASCII)
 # As in BuildKit's parser: a word of its own, so neither ``<<< text`` nor ``$((1<<N))``.
 _HEREDOC = re.compile(r"\d*<<(-?)([^<]+)")
-_FLAG = re.compile(r"--\S+")
+_FLAGS = re.compile(r"\A(?:--\S+\s*)+")
 _STAGE_FLAG = re.compile(r"--(?:from=|mount=\S*\bfrom=)([^\s,]+)")
-_FROM = re.compile(r"(?:--\S+\s+)*(\S+)(?:\s+as\s+(\S+))?", re.IGNORECASE)
+_FROM = re.compile(r"(\S+)(?:\s+as\s+(\S+))?", re.IGNORECASE)
 # One word of a shell: unquoted and quoted pieces without space between them.
 _WORD = re.compile(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
 _PIECE = re.compile(
@@ -37,29 +37,21 @@ _PLATFORM = {"TARGETPLATFORM": "linux/amd64", "TARGETOS": "linux", "TARGETARCH":
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """An instruction: its name (`word`, e.g. ``RUN``) and the text after it (`rest`).
+    """An instruction: its name (`word`, e.g. ``RUN``), flags with the space after them, arguments.
 
-    `text` has the lines as written, with here-documents, `line` the number of the first one; an
-    instruction that is in no file has `line` 0.
+    `text` has the lines as written, with here-documents, `line` the number of the first one.
     """
 
     word: str
-    rest: str
+    flags: str
+    arguments: str
     text: str
-    line: int = 0
+    line: int
 
     @property
-    def arguments(self) -> str:
-        """The text after the flags."""
-        rest = self.rest
-        while flag := _FLAG.match(rest):
-            rest = rest[flag.end() :].lstrip()
-        return rest
-
-    @property
-    def flags(self) -> str:
-        """The flags, with the space after them."""
-        return self.rest.removesuffix(self.arguments)
+    def rest(self) -> str:
+        """The text after the name."""
+        return self.flags + self.arguments
 
     @property
     def stage_names(self) -> list[str]:
@@ -173,7 +165,7 @@ def read_dockerfile(
     declared: set[str] = set()
     stages: list[Stage] = []
     for each in _instructions(text, directives.get("escape", "\\")):
-        match = _FROM.match(each.rest) if each.word == "FROM" else None
+        match = _FROM.match(each.arguments) if each.word == "FROM" else None
         variables |= _known_values(each, arguments | variables, build_args)
         declared |= {*each.words} if each.word == "ARG" else set()
         if match and target and stages and stages[-1].name == target.lower():
@@ -260,7 +252,9 @@ def _instructions(text: str, escape: str) -> Iterator[Instruction]:
         word, rest = (*joined.split(maxsplit=1), "")[:2]
         if word.upper() in ("RUN", *_WITH_SOURCES):
             end = _after_heredocs(lines, end, rest)
-        yield Instruction(word.upper(), rest.strip(), "".join(lines[start:end]), start + 1)
+        arguments = _FLAGS.sub("", rest.strip())
+        flags, text = rest.strip().removesuffix(arguments), "".join(lines[start:end])
+        yield Instruction(word.upper(), flags, arguments, text, start + 1)
         start = end
 
 

@@ -219,8 +219,9 @@ def pin_bases(dockerfile: Dockerfile, digests: Mapping[str, str]) -> Dockerfile:
     stages = list(dockerfile.stages)
     for index, stage in enumerate(stages):
         if base := digests.get(stage.base):
-            rest = f"{stage.start.flags}{base}" + (f" AS {stage.name}" if stage.name else "")
-            start = replace(stage.start, rest=rest, text=f"FROM {rest}\n")
+            name = f"{base} AS {stage.name}" if stage.name else base
+            text = f"FROM {stage.start.flags}{name}\n"
+            start = replace(stage.start, arguments=name, text=text)
             stages[index] = replace(stage, base=base, start=start)
     return replace(dockerfile, stages=tuple(stages))
 
@@ -289,5 +290,6 @@ def _with_mounts(instruction: Instruction, mounts: str) -> Instruction:
     if instruction.word != "RUN" or "install" not in words or not any("pip" in w for w in words):
         return instruction
     command = shlex.join(instruction.array) if instruction.array else instruction.arguments
-    rest = f"{mounts} {instruction.flags}set -a; . {FOLDER}/{VARIABLES}; set +a; {command}"
-    return replace(instruction, rest=rest, text=f"RUN {rest}\n")
+    flags = f"{mounts} {instruction.flags}"
+    command = f"set -a; . {FOLDER}/{VARIABLES}; set +a; {command}"
+    return replace(instruction, flags=flags, arguments=command, text=f"RUN {flags}{command}\n")
