@@ -277,20 +277,14 @@ def _continued(lines: list[str], start: int, escape: str) -> tuple[str, int]:
 
 def _after_heredocs(lines: list[str], start: int, instruction: str) -> int:
     """Return the index of the line after the here-documents of an instruction."""
-    for dash, name in _heredocs(instruction):
+    for match in filter(None, map(_HEREDOC.fullmatch, _WORD.findall(instruction))):
+        name = match[2].strip("\"'")
         while start < len(lines):
             line = lines[start].rstrip("\r\n")
             start += 1
-            if (line.lstrip("\t") if dash else line) == name:
+            if (line.lstrip("\t") if match[1] else line) == name:
                 break
     return start
-
-
-def _heredocs(instruction: str) -> Iterator[tuple[str, str]]:
-    """Yield the dash and the name of each here-document that an instruction begins."""
-    for word in _WORD.findall(instruction):
-        if match := _HEREDOC.fullmatch(word):
-            yield match[1], match[2].strip("\"'")
 
 
 def _is_comment(line: str) -> bool:

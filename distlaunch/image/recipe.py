@@ -125,17 +125,18 @@ def read_recipe(job: Job, folder: Path) -> Recipe:
     """
     own = _own_dockerfile(job, folder)
     own_ignore = _own_ignore(folder, own)
+    requirements = None if own else _requirements(job, folder)
     if own_ignore:
         # What distlaunch notes there changes with each launch.
         ignore = f"{read_text(folder, own_ignore)}\n.distlaunch\n{_allowed_secrets(job, folder)}"
     else:
-        ignore = _dockerignore(job, folder, None if own else _included(job, folder))
+        ignore = _dockerignore(job, folder, None if own else _included(job, folder, requirements))
     is_needed = trainer_wheel.is_needed(folder, paths(folder, ignore), job.main[0])
     wheel = trainer_wheel.trainer_wheel() if is_needed else None
     if own:
         return Recipe(read_text(folder, own), ignore, own, own_ignore, wheel)
     base, gpu = job.image.base or DEFAULT_BASE, has_gpus(job.cluster)
-    spec = EnvironmentSpec(base, _requirements(job, folder), wheel, gpu)
+    spec = EnvironmentSpec(base, requirements, wheel, gpu)
     render = partial(_dockerfile, job, spec, _entrypoint(job, folder))
     text = render(folder)
     # A copy of the bundled template gives the same text.
@@ -210,9 +211,8 @@ def _allowed_secrets(job: Job, folder: Path) -> str:
     return "".join(f"# {secrets.ALLOW} {path}\n!{_pattern(path)}\n" for path in paths)
 
 
-def _included(job: Job, folder: Path) -> list[str]:
+def _included(job: Job, folder: Path, requirements: Requirements | None) -> list[str]:
     """Return the patterns of what the image holds."""
-    requirements = _requirements(job, folder)
     package = _package(job, folder, requirements)
     included = [_inner(folder, path, "include") for path in job.image.include]
     if (folder / resources.TRAINER).is_dir():  # from `eject`
