@@ -74,7 +74,7 @@ def command(
     workers, another batch size.
     """
     from distlaunch.engines.vertex.client import is_loopback
-    from distlaunch.price.forecast.clusters import Clusters, to_json, to_text
+    from distlaunch.price.forecast import Clusters, to_json, to_text
     from distlaunch.runs.measured import measured_run
 
     console = settings.console()

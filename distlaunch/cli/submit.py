@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from distlaunch.engines.vertex.client import Session
     from distlaunch.job.launch import LaunchRequest
     from distlaunch.notify import Ending
-    from distlaunch.submit.launcher import Launched, Launcher
-    from distlaunch.submit.plan import SubmitPlan
+    from distlaunch.submit.launcher import Launched, Launcher, SubmitPlan
     from distlaunch.ui.console import Console
 
 MAX_FILES = 50  # that a dry run lists
@@ -152,8 +151,7 @@ def launch_job(
     """Check, build, push and submit a job, or return the exit code if none is submitted."""
     from distlaunch.engines.vertex.client import connect
     from distlaunch.engines.vertex.engine import VertexEngine
-    from distlaunch.submit.launcher import Launcher
-    from distlaunch.submit.plan import plan_submit
+    from distlaunch.submit.launcher import Launcher, plan_submit
     from distlaunch.ui.progress_view import ProgressView
 
     if options.verbose and not options.dry_run:
@@ -210,7 +208,7 @@ def _show_report(console: Console, report: Report, *, has_verdict: bool) -> None
 def _show_forecast(console: Console, launch: LaunchRequest, options: SubmitOptions) -> None:
     """Print the time and the price of the whole job, if its local runs allow a forecast."""
     from distlaunch.checks.trainer import parse_arguments
-    from distlaunch.price.forecast.clusters import total_for
+    from distlaunch.price.forecast import total_for
     from distlaunch.runs.measured import measured_runs
 
     total = total_for(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import DistlaunchError
 from distlaunch.job.model import Machine
-from distlaunch.price.forecast.model import LOCAL, MeasuredRun, expected_maximum
+from distlaunch.price.step_time import LOCAL, MeasuredRun, expected_maximum
 from distlaunch.runs.view import local_runs
 
 if TYPE_CHECKING:

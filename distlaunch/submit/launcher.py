@@ -11,7 +11,7 @@ from __future__ import annotations
 import platform
 import time
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +19,7 @@ from distlaunch import __version__, timestamps
 from distlaunch.engines.api import JobState
 from distlaunch.errors import CreateRefused, DistlaunchError, EmulatorStopped, GoogleError
 from distlaunch.events import Notice
+from distlaunch.job import vertex
 from distlaunch.job.launch import fingerprint, new_launch_id
 from distlaunch.redaction import redact
 from distlaunch.source_version import commit_of
@@ -30,9 +31,47 @@ if TYPE_CHECKING:
 
     from distlaunch.engines.api import Engine, JobStatus, Request
     from distlaunch.events import Event, Level, ShowMessage
-    from distlaunch.submit.plan import SubmitPlan
+    from distlaunch.image import ImagePlan
+    from distlaunch.job.launch import LaunchRequest
 
     MakeRequest = Callable[[str], Request]  # from a launch id
+
+
+PENDING_DIGEST = "<digest known after the push>"
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitPlan:
+    """What a submit will do."""
+
+    launch: LaunchRequest
+    launch_id: str  # unless an interrupted launch is resumed
+    image: ImagePlan | None  # None if every pool names its own
+
+    @property
+    def collection(self) -> vertex.Collection:
+        """The collection of Google's API."""
+        return vertex.collection(self.launch.job)
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """The request, with the image's digest if that is known."""
+        uri = None
+        if self.image is not None:
+            uri = self.image.uri or f"{self.image.reference.name}@{PENDING_DIGEST}"
+        return self.launch.request(self.launch_id, uri)
+
+
+def plan_submit(launch: LaunchRequest, image: ImagePlan | None = None) -> SubmitPlan:
+    """Return what a submit will do; JobFileError is raised if required fields are missing."""
+    from distlaunch.checks.required_fields import raise_if_incomplete
+
+    raise_if_incomplete(launch)
+    if image is None and vertex.needs_image(launch.job):
+        from distlaunch.image import plan_image
+
+        image = plan_image(launch.job, launch.folder)
+    return SubmitPlan(launch, new_launch_id(launch.job.name), image)
 
 
 class Launched(NamedTuple):

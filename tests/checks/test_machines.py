@@ -23,7 +23,7 @@ from distlaunch.job.model import Cluster, Job, Pool
 from distlaunch.job.vertex.view import JobRequest, PoolRequest
 from distlaunch.price import estimate_cost
 from distlaunch.price.book import PriceBook
-from distlaunch.price.forecast.clusters import Clusters
+from distlaunch.price.forecast import Clusters
 
 KNOWN = load(None)
 TODAY = date(2026, 11, 21)

@@ -15,8 +15,8 @@ from json_schemas import load_checked
 from distlaunch.checks.trainer import parse_arguments
 from distlaunch.job.load import load_job_file
 from distlaunch.job.model import Cluster, Job, Machine, Pool
-from distlaunch.price.forecast.clusters import total_for
-from distlaunch.price.forecast.model import LOCAL, MeasuredRun
+from distlaunch.price.forecast import total_for
+from distlaunch.price.step_time import LOCAL, MeasuredRun
 from distlaunch.runs.measured import measured_runs
 
 from .cloud import Cloud

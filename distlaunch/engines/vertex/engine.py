@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+import json
+import re
+import tempfile
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from distlaunch.engines.api import Created, LogSelection, Request
-from distlaunch.engines.vertex import resubmission
 from distlaunch.engines.vertex.client import is_loopback
 from distlaunch.engines.vertex.jobs import Jobs, parse_name
 from distlaunch.engines.vertex.status import read_status
 from distlaunch.job import vertex
-from distlaunch.job.launch import LAUNCH_LABEL
+from distlaunch.job.launch import LAUNCH_LABEL, change_job_dir
+from distlaunch.job.vertex import fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Any
 
     from distlaunch.engines.api import JobStatus
     from distlaunch.engines.vertex.client import Session
@@ -23,6 +27,10 @@ if TYPE_CHECKING:
     from distlaunch.failure_reasons import FailureReport
     from distlaunch.job.launch import LaunchRequest
     from distlaunch.job.vertex import Collection
+
+
+_INPUT_FIELDS = fields.TUNED | {"displayName", "jobSpec", "labels", "encryptionSpec"}
+_VARIABLE = re.compile(r"\$\{(?=[A-Za-z_][A-Za-z0-9_]*\})")
 
 
 class VertexEngine:
@@ -47,22 +55,22 @@ class VertexEngine:
     def request(launch: LaunchRequest, launch_id: str, image: str | None) -> Request:
         """Return the request that creates a launch's job, with the id of the launch as a label."""
         body = launch.request(launch_id, image)
-        return Request(vertex.collection(launch.job), body, resubmission.output_directory(body))
+        return Request(vertex.collection(launch.job), body, _output_directory(body))
 
     @staticmethod
     def request_again(
         job: JobStatus, overrides: Sequence[str], program_args: Sequence[str]
     ) -> Callable[[str], Request]:
         """Return a function that makes the request for a job like another one from a launch id."""
-        inputs = resubmission.input_fields(job.resource)
+        inputs = _input_fields(job.resource)
         if overrides or program_args:
-            inputs = resubmission.override_inputs(inputs, overrides, program_args)
+            inputs = _override_inputs(inputs, overrides, program_args)
         collection = cast("Collection", parse_name(job.name).collection)
 
         def request(launch_id: str) -> Request:
             labels = inputs.get("labels", {}) | {LAUNCH_LABEL: launch_id}
-            body = resubmission.with_new_folder(inputs, launch_id)
-            folder = resubmission.output_directory(body)
+            body = _with_new_folder(inputs, launch_id)
+            folder = _output_directory(body)
             return Request(collection, body | {"labels": labels}, folder, body != inputs)
 
         return request
@@ -129,3 +137,57 @@ class VertexEngine:
 
     def _status(self, resource: Mapping[str, Any]) -> JobStatus:
         return read_status(resource, self.project)
+
+
+def _input_fields(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a job's resource without the fields that Google fills in."""
+    return {name: value for name, value in job.items() if name in _INPUT_FIELDS}
+
+
+def _override_inputs(
+    inputs: Mapping[str, Any], overrides: Sequence[str], program_args: Sequence[str]
+) -> dict[str, Any]:
+    """Return a job's inputs with fields overridden by ``--set`` and arguments appended."""
+    from distlaunch.job.load import load_job
+
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder, "job.json")
+        text = json.dumps(inputs, ensure_ascii=False)
+        config.write_text(_VARIABLE.sub("$${", text), encoding="utf-8")
+        job = load_job(Path(folder), config=config, overrides=overrides, args=program_args).job
+    return vertex.build_request(job, image=None, labels={}, job_dir=None)
+
+
+def _output_directory(body: Mapping[str, Any]) -> str | None:
+    """Return the job folder that a request names, without a trailing slash."""
+    uri = fields.job_spec(body).get("baseOutputDirectory", {}).get("outputUriPrefix")
+    return uri.rstrip("/") if uri else None
+
+
+def _with_new_folder(inputs: Mapping[str, Any], launch_id: str) -> dict[str, Any]:
+    """Return a copy of a job's inputs with a new job folder wherever they name the old one."""
+    body = deepcopy(dict(inputs))
+    old_id = (inputs.get("labels") or {}).get(LAUNCH_LABEL)
+
+    def rename(folder: str) -> str:
+        return _new_folder(folder, old_id, launch_id) if folder.startswith("gs://") else folder
+
+    spec = fields.job_spec(body)
+    directory = _output_directory(body)
+    if directory:
+        spec["baseOutputDirectory"]["outputUriPrefix"] = rename(directory)
+    for pool in spec.get("workerPoolSpecs", []):
+        for program in filter(None, (pool.get("containerSpec"), pool.get("pythonPackageSpec"))):
+            for name in program.keys() & {"command", "args"}:
+                program[name] = list(change_job_dir(program[name], rename))
+    return body
+
+
+def _new_folder(folder: str, old_id: str | None, launch_id: str) -> str:
+    """Return the folder with the launch id replaced, or a folder of the launch below it."""
+    bucket, *path = folder.removeprefix("gs://").rstrip("/").split("/")
+    if old_id in path:
+        path = [launch_id if part == old_id else part for part in path]
+    else:
+        path.append(launch_id)
+    return "gs://" + "/".join([bucket, *path])

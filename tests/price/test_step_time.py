@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.price.forecast.model import (
+from distlaunch.price.step_time import (
     Exchange,
     Step,
     expected_maximum,

@@ -17,7 +17,7 @@ from distlaunch.job.model import Cluster, Machine, Pool
 from distlaunch.job.vertex.view import JobRequest, PoolRequest
 from distlaunch.local.host_resources import this_machine
 from distlaunch.price import estimate_cost, load_prices
-from distlaunch.price.forecast.model import LOCAL, Range, Target, forecast_step, pareto_front
+from distlaunch.price.step_time import LOCAL, Range, Target, forecast_step, pareto_front
 from distlaunch.text import table
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from distlaunch.job.model import Job
     from distlaunch.price import Cost
-    from distlaunch.price.forecast.model import MeasuredRun
+    from distlaunch.price.step_time import MeasuredRun
 
 _DEFAULT_REGION = "us-central1"
 _START = Range(120, 300, 900)  # seconds: machines, image and TensorFlow
