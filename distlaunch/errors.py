@@ -38,15 +38,14 @@ _READER_GONE = (errno.EPIPE, errno.EIO, errno.ECONNRESET)  # of a pipe, a termin
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """What is wrong with a place, and how to fix it; each is text in lower case, without a period.
+    """What is wrong, how to fix it, and with what: each in lower case, without a period.
 
-    `where` is a file with line and column, a setting, or a resource in the cloud. It and the remedy
-    may be empty.
+    `where` is a file with line and column, a setting, or a resource in the cloud.
     """
 
-    where: str
     what: str
     remedy: str = ""
+    where: str = ""
 
     @property
     def line(self) -> str:
@@ -68,7 +67,7 @@ class DistlaunchError(Exception):
         remedy: str = "",
         problems: Iterable[Diagnostic] = (),
     ) -> None:
-        self.problems = tuple(problems) or (Diagnostic(where, what, remedy),)
+        self.problems = tuple(problems) or (Diagnostic(what, remedy, where),)
         first = self.problems[0]
         self.where, self.what, self.remedy = first.where, first.what, first.remedy
         super().__init__(what)

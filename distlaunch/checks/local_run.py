@@ -48,7 +48,7 @@ def check_project(launch: LaunchRequest) -> tuple[tuple[Problem, ...], bool]:
     bundled = trainer.find_trainer(launch)
     problems = source_location.locate(_problems(launch, bundled), launch)
     errors = [
-        Diagnostic(each.where, each.what, f"{each.remedy} [{each.code}]")
+        Diagnostic(each.what, f"{each.remedy} [{each.code}]", each.where)
         for each in problems
         if each.severity == "error"
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 from distlaunch.errors import Diagnostic
@@ -24,14 +24,15 @@ class Problem(Diagnostic):
 
     def as_json(self) -> dict[str, str]:
         """Return it as plain data."""
-        return {"code": self.code, "severity": self.severity} | asdict(self)
+        names = ("code", "severity", "where", "what", "remedy")
+        return {name: getattr(self, name) for name in names}
 
 
 def error(code: str, where: str, what: str, remedy: str) -> Problem:
     """Return a problem that keeps a job from being submitted."""
-    return Problem(where, what, remedy, code, "error")
+    return Problem(what, remedy, where, code, "error")
 
 
 def warning(code: str, where: str, what: str, remedy: str) -> Problem:
     """Return a problem that does not keep a job from being submitted."""
-    return Problem(where, what, remedy, code, "warning")
+    return Problem(what, remedy, where, code, "warning")

@@ -62,7 +62,7 @@ class Context:
         names = ", ".join(f"{file.path} ({_megabytes(file.size)})" for file in largest)
         size = f"{_megabytes(self.size)} in {len(self.files):,} files"
         remedy = "exclude what the program does not need in .dockerignore"
-        return Diagnostic("", f"image context is {size}; largest: {names}", remedy)
+        return Diagnostic(f"image context is {size}; largest: {names}", remedy)
 
 
 def read_context(folder: Path, ignore: str) -> Context:
@@ -133,7 +133,7 @@ class _FileReader:
         """Record why a file cannot go into the image."""
         shown = path.encode("utf-8", "backslashreplace").decode()
         shown = shown if shown.isprintable() else repr(shown)
-        self.problems[path] = Diagnostic(shown, what, remedy)
+        self.problems[path] = Diagnostic(what, remedy, shown)
 
     def add(self, path: str, entry: os.DirEntry[str]) -> None:
         """Read a file, or record why it cannot go into the image."""

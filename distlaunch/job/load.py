@@ -238,7 +238,7 @@ def _check_reduction_server(job: Job, path: Path, document: Document) -> None:
     problem = reduction_server.problem(job) if job.reduction_server and is_set else None
     if problem:
         location = document.location(tuple(problem.where.split(".")), of_key=True)
-        reason = Diagnostic("", problem.what, problem.remedy).line
+        reason = Diagnostic(problem.what, problem.remedy).line
         raise job_file_error(path, [YamlProblem(location, reason, problem.where)])
 
 

@@ -60,11 +60,11 @@ def problem(job: Job) -> Diagnostic | None:
     servers = job.cluster.parameter_servers
     if servers and servers.count:
         what = f"cannot be combined with parameter servers: both are worker pool {POOL}"
-        return Diagnostic(KEY, what)
+        return Diagnostic(what, where=KEY)
     for name, pool in _training(job.cluster).items():
         if not (pool.machine.accelerator or "").startswith("NVIDIA"):
             reason = f"needs NVIDIA accelerators on the chief and the workers; cluster.{name} has"
-            return Diagnostic(KEY, f"{reason} {pool.machine.accelerator or 'none'}")
+            return Diagnostic(f"{reason} {pool.machine.accelerator or 'none'}", where=KEY)
     try:
         replica_count(job)
     except DistlaunchError as unknown:

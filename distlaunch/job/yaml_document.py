@@ -106,7 +106,7 @@ def job_file_error(path: FilePath, problems: Iterable[YamlProblem]) -> JobFileEr
     in_order = sorted(problems, key=lambda each: (each.location.line, each.location.column))
     shown = [_diagnostic(path, problem) for problem in in_order[:_MOST_PROBLEMS]]
     if more := len(in_order) - len(shown):
-        shown.append(Diagnostic(display_path(path), f"and {more:,} more problems"))
+        shown.append(Diagnostic(f"and {more:,} more problems", where=display_path(path)))
     return JobFileError(problems=shown)
 
 
@@ -114,7 +114,7 @@ def _diagnostic(path: FilePath, problem: YamlProblem) -> Diagnostic:
     location = problem.location
     where = location.option or f"{display_path(path)}:{location.line}:{location.column}"
     is_named = location.option == f"--set {problem.key}"
-    return Diagnostic(where, problem.message if is_named else problem.text)
+    return Diagnostic(problem.message if is_named else problem.text, where=where)
 
 
 def deep_merge(

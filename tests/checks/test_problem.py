@@ -30,7 +30,7 @@ from distlaunch.job.model import Cluster, Image, Job, Machine, Pool
 
 PARTS = st.lists(st.sampled_from(["; ", ": ", ";", ":", "a", "B 1", "(x)"]), min_size=1, max_size=6)
 TEXTS = PARTS.map("".join)
-DIAGNOSTICS = st.builds(Diagnostic, st.just("at: a; b"), TEXTS, TEXTS)
+DIAGNOSTICS = st.builds(Diagnostic, TEXTS, TEXTS, st.just("at: a; b"))
 FOLDER = Path(__file__).parent
 JOB = Job("a", cluster=Cluster(Pool(Machine("n1-standard-4"))), image=Image("h/p/r/n"))
 

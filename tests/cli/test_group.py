@@ -122,7 +122,7 @@ def test_wrong_usage_is_one_line_and_2(run, words, line):
         (DistlaunchError("no way"), 1, "distlaunch: error: no way\n"),
         (UsageError("not so"), 2, "distlaunch: error: not so\n"),
         (
-            JobFileError(problems=[Diagnostic("a:1:1", "x"), Diagnostic("a:2:1", "y")]),
+            JobFileError(problems=[Diagnostic("x", where="a:1:1"), Diagnostic("y", where="a:2:1")]),
             1,
             "distlaunch: error: a:1:1: x\ndistlaunch: error: a:2:1: y\n",
         ),

@@ -169,4 +169,4 @@ def _grouped(problems: list[Problem]) -> list[Problem]:
 def _joined(group: list[Problem]) -> Problem:
     locations = ", ".join(dict.fromkeys(problem.where for problem in group))
     first = group[0]
-    return Problem(locations, first.what, first.remedy, first.code, first.severity)
+    return Problem(first.what, first.remedy, locations, first.code, first.severity)

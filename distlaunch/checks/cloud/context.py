@@ -97,8 +97,8 @@ def not_checked(location: str, reason: DistlaunchError, *, grant: str = "") -> P
             return no_credentials(reason)
         remedy = grant if grant and is_denied(reason) else remedy
         disabled_api = reason.service if reason.error_reason == DISABLED else ""
-    what = f"not checked: {Diagnostic(reason.where, reason.what).line}"
-    return NotChecked(location, what, remedy, "unanswered", "warning", disabled_api)
+    what = f"not checked: {Diagnostic(reason.what, where=reason.where).line}"
+    return NotChecked(what, remedy, location, "unanswered", "warning", disabled_api)
 
 
 def no_credentials(reason: GoogleError) -> Problem:

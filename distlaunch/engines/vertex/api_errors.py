@@ -90,7 +90,7 @@ def connection_error(host: str, error: Exception, *, is_local: bool) -> GoogleEr
 def unreadable_response(host: str, problem: str, body: bytes = b"") -> RetryableError:
     """Return the error for a response that is not the API's, such as a proxy's page."""
     page = proxy_error(f"{host} answers 200", body)
-    page = page or Diagnostic("", f"{host}: invalid response: {problem}")
+    page = page or Diagnostic(f"{host}: invalid response: {problem}")
     return RetryableError(page.what, remedy=page.remedy, status=200)
 
 
@@ -100,7 +100,6 @@ def proxy_error(response: str, body: bytes) -> Diagnostic | None:
         return None
     page = f"a page that is not Google's ({_plain_text(body)})"
     return Diagnostic(
-        "",
         f"{response} with {page}: a proxy or firewall is in between",
         "contact your network's administrators, or set HTTPS_PROXY and NO_PROXY",
     )
@@ -166,7 +165,7 @@ class ErrorResponse:
         self._proxy_error = proxy_error(answer, body)
         is_rate = self._is_google and status == HTTPStatus.TOO_MANY_REQUESTS
         remedy = more_calls(self._project) if is_rate else ""
-        self._answer = Diagnostic("", f"{answer} ({self._message})", remedy)
+        self._answer = Diagnostic(f"{answer} ({self._message})", remedy)
         delay = str(self._detail("RetryInfo").get("retryDelay", "")).removesuffix("s")
         self._wait = _seconds(response.headers.get("Retry-After")) or _seconds(delay)
 
@@ -193,7 +192,7 @@ class ErrorResponse:
         values = {"service": f"{self._service}.googleapis.com", "project": project}
         values |= {"member": self._member, **self._facts}
         remedy = find_remedy(self._message, self._code, values)
-        refused = Diagnostic("", self._refusal, remedy.text) if remedy else self._refused()
+        refused = Diagnostic(self._refusal, remedy.text) if remedy else self._refused()
         return GoogleError(
             refused.what,
             remedy=refused.remedy,
@@ -221,24 +220,23 @@ class ErrorResponse:
     def _refused(self) -> Diagnostic:
         if self._status == HTTPStatus.UNAUTHORIZED:
             what = f"Google does not accept the credentials ({self._message})"
-            return Diagnostic("", what, login_remedy())
+            return Diagnostic(what, login_remedy())
         if self._status == HTTPStatus.FORBIDDEN:
             return self._denied()
         if self._status == HTTPStatus.NOT_FOUND:
-            return Diagnostic("", f"not found: {self._message}")
+            return Diagnostic(f"not found: {self._message}")
         violations = "; ".join(
             ": ".join(filter(None, map(_one_line, (part.get("field"), part.get("description")))))
             for part in _objects(self._detail("BadRequest").get("fieldViolations"))
         )
         text = f"Google refuses the request: {_one_line(violations)}"
-        return Diagnostic("", text if violations else self._refusal)
+        return Diagnostic(text if violations else self._refusal)
 
     def _over_quota(self) -> Diagnostic:
         violations = _objects(self._detail("QuotaFailure").get("violations"))
         descriptions = (_one_line(violation.get("description")) for violation in violations)
         reasons = _one_line("; ".join(filter(None, descriptions)))
         return Diagnostic(
-            "",
             f"the quota is exceeded: {reasons or self._message}",
             f"choose another machine or region, or {more_quota(self._project)}",
         )
@@ -249,12 +247,12 @@ class ErrorResponse:
         role = next((_ROLES[prefix] for prefix in _ROLES if required.startswith(prefix)), None)
         if not permission:
             is_role = self._is_google and self._code in ROLE_CODES
-            return Diagnostic("", self._refusal, self._grant(role) if role and is_role else "")
+            return Diagnostic(self._refusal, self._grant(role) if role and is_role else "")
         remedy = self._grant(role) if role else "request a role with it from the project's owner"
         is_storage = permission.startswith("storage.")
         place = f"gs://{self._bucket}" if is_storage else f"project {self._project}"
         resource = self._facts.get("resource") or place
-        return Diagnostic("", f"the permission {permission} is missing on {resource}", remedy)
+        return Diagnostic(f"the permission {permission} is missing on {resource}", remedy)
 
     def _grant(self, role: str) -> str:
         """Return how to grant a role: on the bucket, or on the project."""

@@ -54,7 +54,7 @@ def token_error(error: Exception, credentials: Credentials) -> GoogleError:
     body = str(error.args[-1] if error.args else "").encode()
     page = proxy_error("the server of Google's tokens answers", body)
     if isinstance(error, TransportError) or getattr(error, "retryable", False):
-        page = page or Diagnostic("", f"cannot get a token ({root_cause(error)})")
+        page = page or Diagnostic(f"cannot get a token ({root_cause(error)})")
         return RetryableError(
             page.what, remedy=page.remedy, reason="UNREACHABLE", may_have_been_processed=False
         )
@@ -67,5 +67,5 @@ def token_error(error: Exception, credentials: Credentials) -> GoogleError:
     clock = "set this machine's clock, such as by 'sudo timedatectl set-ntp true'"
     remedy = known.text if known else clock if _CLOCK.search(reason) else login_remedy()
     what = f"Google does not accept the credentials ({reason})"
-    page = page or Diagnostic("", what, remedy)
+    page = page or Diagnostic(what, remedy)
     return GoogleError(page.what, remedy=page.remedy, status=401, reason="UNAUTHENTICATED")

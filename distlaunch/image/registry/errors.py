@@ -98,16 +98,16 @@ def status_error(
         problem = _filled(_STATUS_ERRORS[status], host=host, image=reference, message=message)
     elif status >= 500:
         what = f"the registry {host} fails with {status}{message}"
-        problem = Diagnostic("", what, "try again later")
+        problem = Diagnostic(what, "try again later")
     else:
         what = f"{host} rejects {reference} with {status}{message}"
-        problem = Diagnostic("", what, "check the name and the registry")
+        problem = Diagnostic(what, "check the name and the registry")
     return RegistryError(problem, status)
 
 
 def _filled(templates: tuple[str, str], **values: object) -> Diagnostic:
     what, remedy = (template.format(**values) for template in templates)
-    return Diagnostic("", what, remedy)
+    return Diagnostic(what, remedy)
 
 
 def proxy_page(response: requests.Response, reference: Reference, host: str) -> Diagnostic | None:
@@ -139,11 +139,11 @@ def denied(
     if is_google(reference.host):
         page = proxy_error(f"{reference.host} answers", message.encode())
         remedy = _google_remedy(reference, credentials, message, pushing=pushing)
-        return page or Diagnostic("", head, remedy)
+        return page or Diagnostic(head, remedy)
     if credentials is None:
-        return Diagnostic("", head, docker_login(reference.host))
+        return Diagnostic(head, docker_login(reference.host))
     source = f"the credentials from {credentials.source} do not suffice"
-    return Diagnostic("", head, f"{source}, run 'docker login {reference.host}' with others")
+    return Diagnostic(head, f"{source}, run 'docker login {reference.host}' with others")
 
 
 def has_remedy(reference: Reference, message: str) -> bool:
@@ -172,7 +172,7 @@ def _google_remedy(
 def quota_exceeded(reference: Reference, message: str) -> Diagnostic:
     """Return that there were too many requests; `message` is the registry's, or empty."""
     what = f"the quota of requests to {reference.host} is exceeded{message}"
-    return Diagnostic("", what, more_calls(_project(reference)))
+    return Diagnostic(what, more_calls(_project(reference)))
 
 
 def _project(reference: Reference) -> str:
@@ -201,7 +201,7 @@ def no_repository(reference: Reference, message: str) -> Diagnostic:
             f"--repository-format=docker --project={location.project} "
             f"--location={location.location}'"
         )
-    return Diagnostic("", f"there is no repository {reference.name}{message}", remedy)
+    return Diagnostic(f"there is no repository {reference.name}{message}", remedy)
 
 
 def registry_message(response: requests.Response) -> tuple[str, str]:

@@ -91,7 +91,7 @@ def validate_request(collection: str, request: Mapping[str, Any]) -> None:
     problems = parse(MESSAGES[collection], request).problems
     if problems:
         raise JobFileError(
-            problems=[Diagnostic(dotted_path(each.path), each.message) for each in problems]
+            problems=[Diagnostic(each.message, where=dotted_path(each.path)) for each in problems]
         )
 
 
