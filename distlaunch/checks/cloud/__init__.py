@@ -7,6 +7,7 @@ may be allowed to submit a job and not to see all that it needs.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -33,13 +34,13 @@ from distlaunch.checks.cloud.resources import (
     service_agent_problems,
     tracking_problems,
 )
-from distlaunch.checks.problem import Problem
 from distlaunch.errors import DistlaunchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from distlaunch.checks.cloud.resources import Resource
+    from distlaunch.checks.problem import Problem
     from distlaunch.engines.vertex.client import Session
     from distlaunch.image.reference import GoogleRepository
     from distlaunch.job.launch import LaunchRequest
@@ -163,10 +164,7 @@ def _grouped(problems: list[Problem]) -> list[Problem]:
             location = ""
         key = (location, problem.code, problem.what, problem.remedy)
         groups.setdefault(key, []).append(problem)
-    return [_joined(group) for group in groups.values()]
-
-
-def _joined(group: list[Problem]) -> Problem:
-    locations = ", ".join(dict.fromkeys(problem.where for problem in group))
-    first = group[0]
-    return Problem(first.what, first.remedy, locations, first.code, first.severity)
+    return [
+        replace(group[0], where=", ".join(dict.fromkeys(each.where for each in group)))
+        for group in groups.values()
+    ]
