@@ -105,7 +105,7 @@ class Host:
         return None
 
     def _prepare(self, plans: list[task_process.TaskPlan]) -> None:
-        """Take in what the tasks are and import what they have in common."""
+        """Keep the plans of the tasks and import what they have in common."""
         self._plans = plans
         for plan in plans:
             os.set_inheritable(plan.output, False)
@@ -226,7 +226,7 @@ def _import_common(work_dirs: set[str]) -> None:
 
 def main() -> None:
     """Be the host; ``sys.argv[1]`` is the file descriptor of the control stream."""
-    del sys.path[0]  # of ours, which the tasks do not look into
+    del sys.path[0]  # the folder of this package, which is not on the path of the tasks
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
     processes.adopt_orphans()

@@ -32,7 +32,7 @@ _DEFAULTS = {
     "PYTHONUNBUFFERED": "1",
 }
 
-# What only the cloud, or we, may set: a job inside a job must not take the outer one's place in it.
+# What only the cloud or the launcher sets: a job within a job must not join the outer cluster.
 _REPLICA_VARIABLES = (
     "TF_CONFIG",
     "CLUSTER_SPEC",
@@ -58,7 +58,7 @@ def common_environment(spec: RunSpec) -> dict[str, str]:
     }
     # Not the shell's backend of Keras, which the cloud does not see either.
     common = _DEFAULTS | inherited | {"KERAS_BACKEND": "tensorflow"} | dict(spec.env)
-    # So that `python` is this Python, with the packages that stand beside us.
+    # So that `python` is this Python, with the packages that are installed beside distlaunch.
     folders = [str(Path(sys.executable).parent), common.get("PATH", os.defpath)]
     own = {"PATH": os.pathsep.join(folders), "PYTHONUNBUFFERED": "1"}
     return common | own | without_proxy(common)
