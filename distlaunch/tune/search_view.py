@@ -124,7 +124,8 @@ class SearchView:
             reason = shorten(trial.reason, _MOST_LETTERS, placeholder=" …")
             self._console.log(f"{text}: INFEASIBLE{took}: {reason}", "warning")
         elif not self._is_live:
-            self._console.log(f"{text}: {self._study.metric} {trial.metric:.5g}{took}")
+            number = "not reported" if trial.metric is None else f"{trial.metric:.5g}"
+            self._console.log(f"{text}: {self._study.metric} {number}{took}")
 
     def _command(self, best: Trial) -> str:
         dashes = [] if "--" in self._train else ["--"]

@@ -81,9 +81,9 @@ def _read_study(job: Mapping[str, Any]) -> Study | None:
 
 def _read_trial(trial: Mapping[str, Any], metric: str, end: str | None) -> Trial:
     measurement = trial.get("finalMeasurement") or (trial.get("measurements") or [{}])[-1]
-    values = {each.get("metricId"): each.get("value") for each in measurement.get("metrics") or ()}
-    value = values.get(metric)
-    number = math.nan if value is None else float(value)
+    # Google's JSON leaves out a number that is 0.
+    values = {each.get("metricId"): each.get("value", 0) for each in measurement.get("metrics", ())}
+    number = float(values.get(metric, math.nan))
     result = number if math.isfinite(number) else None
     return Trial(
         id=int(trial.get("id") or 0),

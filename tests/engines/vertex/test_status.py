@@ -76,3 +76,15 @@ def test_a_spot_job_that_was_running_is_preempted(state, message, strategy, star
         **({"startTime": start} if start else {}),
     }
     assert is_preempted(job) is expected
+
+
+def test_a_metric_of_0_is_a_result_and_a_missing_one_is_none():
+    metrics = [{"metricId": "loss"}], [{"metricId": "loss", "value": 0.5}], []
+    trials = [
+        {"id": str(number), "state": "SUCCEEDED", "finalMeasurement": {"metrics": each}}
+        for number, each in enumerate(metrics)
+    ]
+    name = NAME.replace("customJobs", "hyperparameterTuningJobs")
+    study = {"metrics": [{"metricId": "loss", "goal": "MINIMIZE"}]}
+    job = read_status({"name": name, "studySpec": study, "trials": trials}, "p")
+    assert [trial.metric for trial in job.trials] == [0.0, 0.5, None]
