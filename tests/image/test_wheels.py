@@ -212,7 +212,6 @@ def test_cuda_libraries_have_symlinks_in_one_folder(build, push_base, index):
 
 # The Python of a base image, found in its layers
 
-VERSION = {"PYTHON_VERSION": "3.11.7"}
 LIBC = {"lib/x86_64-linux-gnu/libc.so.6": b"... stable release version 2.31."}
 
 
@@ -225,7 +224,9 @@ def python_of(registry):
         packed = [layer if isinstance(layer, bytes) else images.tar_of(layer) for layer in layers]
         images.push(reference, layers=packed)
         with Registry(reference, policy=images.QUICK) as opened:
-            return find_python(opened, opened.image(), {"PATH": path, **VERSION}, print)
+            return find_python(
+                opened, opened.image(), {"PATH": path, "PYTHON_VERSION": "3.11.7"}, print
+            )
 
     return find
 
