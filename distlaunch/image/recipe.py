@@ -145,7 +145,7 @@ def read_recipe(job: Job, folder: Path) -> Recipe:
 
 
 def is_rendered(text: str) -> bool:
-    """Whether distlaunch rendered a file and it has not been changed since."""
+    """Whether distlaunch rendered a file that has not been changed since."""
     stamp = _STAMP.search(text)
     if stamp is None or not _DIRECTIVES.fullmatch(text, 0, stamp.start()):
         return False
@@ -315,7 +315,7 @@ def _environment(folder: Path | None) -> jinja2.Environment:
     """Return an environment for untrusted templates.
 
     They run in Jinja's sandbox, without access to Python's objects, and are read from no other
-    folder than the project's and ours.
+    folder than those of the project and of distlaunch.
     """
     import jinja2
     from jinja2.sandbox import ImmutableSandboxedEnvironment

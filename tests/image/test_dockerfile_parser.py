@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from distlaunch.image.dockerfile_parser import read_dockerfile
 
 OURS = """\
-# A comment of ours
+# A comment
 FROM python:3.12 AS environment
 ENV A=1
 COPY ["requirements.txt", "/environment/requirements.txt"]

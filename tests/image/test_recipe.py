@@ -271,7 +271,7 @@ def test_the_users_own_files_come_first(folder):
     assert rendered.own_dockerfile is rendered.own_ignore is None
     (folder / "Dockerfile").write_text(stamped(rendered.dockerfile))
     (folder / ".dockerignore").write_text(stamped(rendered.ignore))
-    assert read_recipe(JOB, folder) == rendered  # they are ours
+    assert read_recipe(JOB, folder) == rendered  # they are distlaunch's
 
     (folder / "Dockerfile").write_text("FROM scratch\n")
     own = read_recipe(JOB, folder)
