@@ -40,6 +40,7 @@ _QUOTED = 40  # bytes of a response that is not a JSON object
 _PREFIXES = {
     "aiplatform": "/v1/",
     "artifactregistry": "/v1/",
+    "cloudbilling": "/v1/",
     "cloudresourcemanager": "/v3/",
     "iam": "/v1/",
     "logging": "/v2/",
