@@ -29,6 +29,7 @@ from werkzeug.wrappers import Response
 from distlaunch.emulator import emulator
 from distlaunch.emulator.buckets import BucketService
 from distlaunch.emulator.http import ApiError
+from distlaunch.emulator.jobs import message_types
 from distlaunch.emulator.logs import LogStore
 
 if TYPE_CHECKING:
@@ -38,27 +39,20 @@ if TYPE_CHECKING:
 
     from distlaunch.emulator.http import Route
 
-# The code, status, message and reason of Google's.
+_DENIED, _EXHAUSTED = (403, "PERMISSION_DENIED"), (429, "RESOURCE_EXHAUSTED")
+# The code, status, reason and message of Google's.
 ANSWERS = {
-    "404": (404, "NOT_FOUND", "The requested resource was not found.", ""),
-    "429": (429, "RESOURCE_EXHAUSTED", "Resource has been exhausted (e.g. check quota).", ""),
-    "500": (500, "INTERNAL", "Internal error encountered.", ""),
-    "503": (503, "UNAVAILABLE", "The service is currently unavailable.", ""),
-    "expired": (
-        *(401, "UNAUTHENTICATED", "Expected OAuth 2 access token."),
-        "ACCESS_TOKEN_EXPIRED",
-    ),
-    "denied": (
-        *(403, "PERMISSION_DENIED", "Permission '{permission}' denied on resource."),
-        "IAM_PERMISSION_DENIED",
-    ),
-    "disabled": (
-        *(403, "PERMISSION_DENIED", "{service} is disabled in project {project}."),
-        "SERVICE_DISABLED",
-    ),
+    "404": (404, "NOT_FOUND", "", "The requested resource was not found."),
+    "429": (*_EXHAUSTED, "", "Resource has been exhausted (e.g. check quota)."),
+    "500": (500, "INTERNAL", "", "Internal error encountered."),
+    "503": (503, "UNAVAILABLE", "", "The service is currently unavailable."),
+    "expired": (401, "UNAUTHENTICATED", "ACCESS_TOKEN_EXPIRED", "Expected OAuth 2 access token."),
+    "denied": (*_DENIED, "IAM_PERMISSION_DENIED", "Permission '{permission}' denied on resource."),
+    "disabled": (*_DENIED, "SERVICE_DISABLED", "{service} is disabled in project {project}."),
     "quota": (
-        *(429, "RESOURCE_EXHAUSTED"),
-        *("These quota metrics exceed quota limits: custom_model_training_cpus", ""),
+        *_EXHAUSTED,
+        "",
+        "These quota metrics exceed quota limits: custom_model_training_cpus",
     ),
 }
 _FAULT = re.compile(r"(\w+)(?::([\d.]+))?(?:@(\w+))?(?:#(\d+)(?:-(\d+))?)?")
@@ -94,6 +88,7 @@ class FailingEmulator(emulator.Emulator):
         Each fault has random numbers of its own, so that what happens to one kind of calls does not
         depend on how many there are of another.
         """
+        message_types()  # its import would delay the first calls, by much on a busy machine
         parts = [part for part in self.call_faults.split(",") if part]
         seed = next((part for part in parts if part.startswith("seed:")), "seed:0")
         self._lock = threading.Lock()
@@ -162,7 +157,7 @@ def _reset(connection: socket.socket) -> Iterator[bytes]:
 
 
 def _answer(name: str, call: str, project: str) -> Response:
-    code, status, message, reason = ANSWERS[name]
+    code, status, reason, message = ANSWERS[name]
     service = {"logs": "logging", "storage": "storage"}.get(call, "aiplatform") + ".googleapis.com"
     permissions = {"logs": "logging.logEntries.list", "storage": "storage.objects.get"}
     permission = permissions.get(call, f"aiplatform.customJobs.{call}")

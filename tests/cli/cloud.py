@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from failing_calls import FailingEmulator
 
-from distlaunch.emulator.jobs import message_types
 from distlaunch.engines.vertex.client import connect
 from distlaunch.engines.vertex.jobs import Jobs, state
 from distlaunch.submit.records import Record, Records
@@ -40,7 +39,6 @@ class Cloud(FailingEmulator):
     """An emulator that runs processes, and the jobs that are launched in it."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
-        message_types()  # else its thread imports them while one of a command's does
         super().__init__(project_dir=folder, **options)
 
     def options(self, project: str = "p") -> tuple[str, ...]:

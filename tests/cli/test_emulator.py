@@ -24,7 +24,7 @@ EMULATOR = ("emulator", "--port=0", "--run-with=process")
 
 
 def call(url: str, body: object = None) -> dict[str, Any]:
-    return requests.request("POST" if body else "GET", url, json=body, timeout=30).json()
+    return requests.request("POST" if body else "GET", url, json=body, timeout=60).json()
 
 
 def end(process: subprocess.Popen[str], number: int) -> str:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import requests
-
-from distlaunch.emulator.emulator import Emulator
+from failing_calls import FailingEmulator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,14 +40,16 @@ class Service:
 
 
 @pytest.fixture(scope="session")
-def emulator_with_waiting_jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+def waiting_emulator(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[FailingEmulator]:
     storage, faults = tmp_path_factory.mktemp("storage"), "slow-states:3600"
-    with Emulator(storage=storage, region="europe-west4", faults=faults) as emulator:
+    with FailingEmulator(storage=storage, region="europe-west4", faults=faults) as emulator:
         yield emulator
 
 
 @pytest.fixture
-def service(emulator_with_waiting_jobs: Emulator) -> Service:
-    emulator = emulator_with_waiting_jobs
+def service(waiting_emulator: FailingEmulator) -> Service:
+    emulator = waiting_emulator
     assert emulator.storage
     return Service(emulator.url, emulator.storage, f"project-{next(NUMBERS)}")
