@@ -56,7 +56,7 @@ def test_the_emulator_trains_without_its_replicas(project, run):
         text = f"Reduction Server: its 2 replicas are not started, {why}."
         assert ("vertex", text) in lines
 
-        assert "reduction server  2 x n1-highcpu-16\n" in run("status", *job, cwd=project).out
+        assert " + reduction server 2 x n1-highcpu-16\n" in run("status", *job, cwd=project).out
         assert run("logs", *job, "--task=reduction-server:1", cwd=project).out == ""
         done = run("logs", *job, "--task=ps:0", cwd=project)
         known = "chief, worker:0, reduction-server:0, reduction-server:1, vertex"

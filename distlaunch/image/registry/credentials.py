@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from distlaunch.docker_client import load_config
 from distlaunch.errors import GoogleError, ImageError, RetryableError
 from distlaunch.image.reference import DOCKER_HUB, is_google
 from distlaunch.image.registry import RegistryUnreachable
@@ -34,6 +33,8 @@ def find_credentials(host: str) -> Credentials | None:
     returns no token.
     """
     from docker.errors import DockerException
+
+    from distlaunch.docker_client import load_config
 
     config = load_config(host)
     key = None if host == DOCKER_HUB else host

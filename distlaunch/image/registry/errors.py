@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.docker_client import docker_login
 from distlaunch.engines.vertex.api_errors import proxy_error
 from distlaunch.engines.vertex.auth import login_remedy
 from distlaunch.errors import Diagnostic, ImageError
@@ -141,6 +140,8 @@ def denied(
         remedy = _google_remedy(reference, credentials, message, pushing=pushing)
         return page or Diagnostic(head, remedy)
     if credentials is None:
+        from distlaunch.docker_client import docker_login
+
         return Diagnostic(head, docker_login(reference.host))
     source = f"the credentials from {credentials.source} do not suffice"
     return Diagnostic(head, f"{source}, run 'docker login {reference.host}' with others")
