@@ -70,13 +70,18 @@ class _Known(NamedTuple):
     remedy: str
 
 
+STOCKOUT = (
+    r"resources are insufficient in region|resource_pool_exhausted"
+    r"|does not have enough resources available|instance is currently unavailable in the"
+)
+"""What Vertex AI writes of a region without machines for a job."""
+
 # The last line that matches decides, and the first pattern that it matches. The texts are those of
 # the programs named in the comments.
 _CAUSES = (
     # Vertex AI: jobs of which the region has no machines
     _Known(
-        r"resources are insufficient in region|resource_pool_exhausted"
-        r"|does not have enough resources available",
+        STOCKOUT,
         "the region has no machines of this type now",
         "try another region (scheduling.regions), another machine type, or later",
     ),

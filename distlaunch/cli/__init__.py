@@ -51,7 +51,7 @@ COMMANDS = {
     "render": ("render:command", "Write Dockerfile, .dockerignore and config.yaml."),
     "build": ("build:command", "Build and push the job's image."),
     "emulator": ("emulator:command", "Run a local Vertex AI job service."),
-    "eject": ("eject:command", "Copy the trainer package into the project."),
+    "eject": ("init:eject", "Copy the trainer package into the project."),
     "tf-config": ("tf_config:command", "Print TF_CONFIG for your own machines."),
 }
 

@@ -77,7 +77,7 @@ def command(
     """  # noqa: D301 - click wants the character that this is an escape for
     from distlaunch.cli.settings import show
     from distlaunch.emulator.emulator import Emulator
-    from distlaunch.interrupts import StopSignals
+    from distlaunch.stop_signals import StopSignals
 
     console = settings.console()
     lock = threading.Lock()

@@ -148,7 +148,7 @@ def list_jobs(
 
         list_runs(settings, limit, as_json=as_json)
         return
-    from distlaunch.runs import tables
+    from distlaunch.runs import display
     from distlaunch.runs.view import view_status
 
     engine = locator.engine()
@@ -156,7 +156,7 @@ def list_jobs(
     if as_json:
         show(_json([job.as_json() for job in newest]))
     elif newest:
-        show(tables.job_listing(newest))
+        show(display.job_listing(newest))
     else:
         hint = "" if all_jobs else " submitted by distlaunch (--all lists others)"
         settings.console().log(f"no jobs in project {engine.project}, region {engine.region}{hint}")

@@ -1,4 +1,4 @@
-"""`distlaunch show`, `diff`, `prune` and `tensorboard`: runs and jobs afterwards."""
+"""`distlaunch show`, `diff`, `prune`, `tensorboard` and `fetch`: runs and jobs afterwards."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ DEFAULT_KEEP = 10
 
 def list_runs(settings: Settings, limit: int, *, as_json: bool) -> None:
     """Print the runs of this project on this machine."""
-    from distlaunch.runs import tables
+    from distlaunch.runs import display
     from distlaunch.runs.view import local_runs, with_disk_use
 
     runs = [with_disk_use(run) for run in local_runs(Path.cwd())[:limit]]
     if as_json:
         show(_json([run.as_json() | {"metrics": run.facts.metrics} for run in runs]))
     elif runs:
-        show(tables.listing(runs))
+        show(display.listing(runs))
     else:
         settings.console().log("no local runs here; 'distlaunch local' makes one")
 
@@ -57,14 +57,14 @@ def show_run(_: Settings, locator: JobLocator, *, name: str | None, as_json: boo
 
 def show_view(view: RunView, *, as_json: bool) -> None:
     """Print all about a run or a job."""
-    from distlaunch.runs import tables
+    from distlaunch.runs import display
     from distlaunch.runs.view import with_disk_use
 
     view = with_disk_use(view)
     if as_json:
         show(_json(view.as_json() | {"metrics": view.facts.metrics}))
     else:
-        show(tables.whole(view))
+        show(display.whole(view))
 
 
 @click.command("diff")
@@ -74,15 +74,15 @@ def show_view(view: RunView, *, as_json: bool) -> None:
 @options.as_json
 def diff(settings: Settings, locator: JobLocator, *, one: str, other: str, as_json: bool) -> None:
     """Show what differs between two runs or jobs: configuration, code, data, metrics."""
-    from distlaunch.runs import tables
+    from distlaunch.runs import display
 
     first, second = find(locator, one)[0], find(locator, other)[0]
-    found = tables.differences(first, second)
+    found = display.differences(first, second)
     if as_json:
         rows = [{"name": name, "a": a, "b": b} for name, a, b in found]
         show(_json({"a": first.id, "b": second.id, "differences": rows}))
     elif found:
-        show(tables.comparison(first, second))
+        show(display.comparison(first, second))
     else:
         settings.console().log(f"{first.id} and {second.id} do not differ")
 
@@ -109,20 +109,21 @@ def prune(
     settings: Settings, *, keep: int, older_than: float | None, is_confirmed: bool, as_json: bool
 ) -> None:
     """Remove old local runs, after saying which; runs that still run are kept."""
-    from distlaunch.runs import tables, view
+    from distlaunch.runs import display, view
+    from distlaunch.runs.prune import remove_run, runs_to_remove
 
     project = Path.cwd()
     listed = view.local_runs(project)
     for run in listed:
         if run.state == view.UNKNOWN:
             settings.console().log(f"{run.id}: {run.error}; remove {run.folder} yourself")
-    old = view.runs_to_remove(listed, keep=keep, older_than=older_than)
+    old = runs_to_remove(listed, keep=keep, older_than=older_than)
     runs = [view.with_disk_use(run) for run in old]
     if runs and not as_json:
-        show(tables.listing(runs))
+        show(display.listing(runs))
     if runs and not is_confirmed and not _confirm(f"remove {_size_of(runs)}?"):
         raise click.Abort
-    removed = [run for run in runs if view.remove_run(project, run)]
+    removed = [run for run in runs if remove_run(project, run)]
     for run in runs:
         if run not in removed:
             settings.console().log(f"{run.id} was resumed meanwhile, and is kept", "warning")
@@ -186,7 +187,7 @@ def fetch(
     Checksums are verified. The files of a local run are copied.
     """
     from distlaunch import files
-    from distlaunch.runs import tables
+    from distlaunch.runs import display
     from distlaunch.runs.fetch import copy_folder, fetch_folder
     from distlaunch.text import plural
 
@@ -203,7 +204,7 @@ def fetch(
     if folder.startswith("gs://"):
 
         def on_progress(progress: DownloadProgress) -> None:
-            console.progress(tables.progress_bar(progress))
+            console.progress(display.progress_bar(progress))
 
         fetched = fetch_folder(session or locator.engine().session, folder, target, on_progress)
         console.progress("")
@@ -213,7 +214,7 @@ def fetch(
         facts = {"id": view.id, "source": folder, "output": str(target)}
         show(_json(facts | {"files": fetched.files, "new_bytes": fetched.new_bytes}))
     else:
-        show(f"{target}: {plural(fetched.files, 'file')}, {tables.size(fetched.new_bytes)} new")
+        show(f"{target}: {plural(fetched.files, 'file')}, {display.size(fetched.new_bytes)} new")
 
 
 def _default_folder(name: str, part: str) -> Path:
@@ -259,10 +260,10 @@ def find(locator: JobLocator, name: str | None) -> tuple[RunView, Session | None
 
 
 def _size_of(runs: Sequence[RunView]) -> str:
-    from distlaunch.runs import tables
+    from distlaunch.runs import display
     from distlaunch.text import plural
 
-    return f"{plural(len(runs), 'run')}, {tables.size(sum(run.bytes or 0 for run in runs))}"
+    return f"{plural(len(runs), 'run')}, {display.size(sum(run.bytes or 0 for run in runs))}"
 
 
 def _confirm(question: str) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from distlaunch import timestamps
+from distlaunch import files, summary, timestamps
 
 if TYPE_CHECKING:
     import re
@@ -91,6 +91,20 @@ class JobStatus:
         """Return how long it has run, until `now` if it still runs; None if it has not started."""
         end = self.ended if self.has_ended else now
         return timestamps.seconds_between(self.started, end)
+
+
+def read_summary(engine: Engine, job: JobStatus) -> dict[str, Any] | None:
+    """Return the content of a job's ``summary.json``, None if there is none or it is damaged.
+
+    DistlaunchError is raised if it cannot be read.
+    """
+    if job.job_dir is None:
+        return None
+    uri = f"{job.job_dir.rstrip('/')}/{summary.FILE_NAME}"
+    try:
+        return files.parse_object(engine.read_file(uri) or b"")
+    except ValueError:
+        return None
 
 
 class Request(NamedTuple):

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from distlaunch.errors import ImageError, os_reason
 from distlaunch.files import read_regular
-from distlaunch.job.model import DEFAULT_REQUIREMENTS, Cluster
+from distlaunch.job.model import DEFAULT_REQUIREMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -230,12 +230,6 @@ def any_version(specifiers: Iterable[SpecifierSet | str]) -> bool:
     next_versions = [Version(f"{bound.base_version}.0.0.0.1") for bound in bounds]
     versions = [Version("0"), *bounds, *next_versions]
     return any(both.contains(each, prereleases=True) for each in versions)
-
-
-def has_gpus(cluster: Cluster) -> bool:
-    """Return whether a machine of the cluster has an NVIDIA accelerator."""
-    kinds = [pool.machine.accelerator for pool in cluster.pools if pool]
-    return any(kind is not None and kind.startswith("NVIDIA") for kind in kinds)
 
 
 def read_text(folder: Path, path: Path | str) -> str:

@@ -140,6 +140,11 @@ class Cluster:
         return tuple(Task(kind, index) for kind, count in counts for index in range(count))
 
     @property
+    def has_gpus(self) -> bool:
+        """Whether the machines of a pool have GPUs, so that an image needs CUDA."""
+        return any(pool.machine.gpu_count for pool in self.pools if pool)
+
+    @property
     def task_count(self) -> int:
         """The number of all tasks."""
         return sum(self._counts())

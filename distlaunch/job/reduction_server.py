@@ -62,7 +62,7 @@ def problem(job: Job) -> Diagnostic | None:
         what = f"cannot be combined with parameter servers: both are worker pool {POOL}"
         return Diagnostic(what, where=KEY)
     for name, pool in _training(job.cluster).items():
-        if not (pool.machine.accelerator or "").startswith("NVIDIA"):
+        if not pool.machine.gpu_count:
             reason = f"needs NVIDIA accelerators on the chief and the workers; cluster.{name} has"
             return Diagnostic(f"{reason} {pool.machine.accelerator or 'none'}", where=KEY)
     try:

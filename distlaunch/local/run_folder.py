@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from distlaunch.job.model import Task
 
-RECORD = "run.json"  # what was run, and how it ended; written by the launcher
+RUN_RECORD = "run.json"  # what was run, and how it ended; written by the launcher
 PARTS = MODEL, CHECKPOINTS, LOGS, _ = ("model", "checkpoints", "logs", "export")  # likewise
 TRIAL = "trial.json"  # of a trial of a search: its parameters and result
 METRICS = "metrics.jsonl"  # what the program of a trial reports
@@ -137,14 +137,14 @@ class RunFolder:
 
 def all_runs(project: Path) -> list[RunFolder]:
     """Return the folders of a project's runs that have a record, in any order."""
-    folders = (path.parent for path in (project / LOCAL_JOBS).glob(f"*/{RECORD}"))
+    folders = (path.parent for path in (project / LOCAL_JOBS).glob(f"*/{RUN_RECORD}"))
     return [RunFolder(path) for path in folders if not path.is_symlink()]
 
 
 def find_run(project: Path, name: str) -> RunFolder | None:
     """Return the folder of a run that has a record, by its id or path."""
     paths = (project / LOCAL_JOBS / name, project / name)
-    return next((RunFolder(path) for path in paths if (path / RECORD).is_file()), None)
+    return next((RunFolder(path) for path in paths if (path / RUN_RECORD).is_file()), None)
 
 
 def choose(

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from distlaunch.errors import DistlaunchError, OutputError
 from distlaunch.events import JobFailed, Notice
 from distlaunch.failure_reasons import FailureReport, explain
-from distlaunch.interrupts import StopSignals
 from distlaunch.local.attempt import Attempt
-from distlaunch.local.endings import Done, Failure, Stopped
 from distlaunch.local.host_resources import has_cpu_tensorflow, share_out, this_machine
 from distlaunch.local.ports import HOST, HeldPorts, is_taken
+from distlaunch.local.stop_policy import Done, Failure, Stopped
 from distlaunch.local.task_spec import PEER_TIMEOUT, common_environment, plan_task
+from distlaunch.stop_signals import StopSignals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from distlaunch.events import Level
     from distlaunch.job.model import Task
-    from distlaunch.local.endings import Verdict
     from distlaunch.local.run_folder import AttemptFolder
     from distlaunch.local.run_plan import RunSpec
+    from distlaunch.local.stop_policy import Verdict
     from distlaunch.local.task_process import TaskPlan
     from distlaunch.ui.progress_view import ProgressView
 

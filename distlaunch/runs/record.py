@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import __version__, files, timestamps
 from distlaunch.errors import STOPPED_CODES
-from distlaunch.local.run_folder import RECORD
+from distlaunch.local.run_folder import RUN_RECORD
 from distlaunch.redaction import redact, redact_words
 from distlaunch.source_version import commit_of, has_changes, hash_files
 
@@ -92,7 +92,7 @@ def read_record(folder: RunFolder) -> RunRecord | None:
     A run that was killed with its launcher has no end, and is CANCELLED.
     """
     try:
-        record = _validator().validate_json(files.read_regular(folder.path / RECORD))
+        record = _validator().validate_json(files.read_regular(folder.path / RUN_RECORD))
     except (OSError, ValueError):
         return None
     if timestamps.parse_or(record.started, math.inf) == math.inf:
@@ -111,7 +111,7 @@ def _validator() -> TypeAdapter[RunRecord]:
 def _write(folder: RunFolder, record: RunRecord) -> None:
     """Write a record; bytes of paths and arguments that are not UTF-8 become question marks."""
     text = json.dumps(asdict(record), indent=2, ensure_ascii=False) + "\n"
-    files.atomic_write(folder.path / RECORD, text.encode(errors="replace"), is_private=True)
+    files.atomic_write(folder.path / RUN_RECORD, text.encode(errors="replace"), is_private=True)
 
 
 def _plain_job(job: Job) -> dict[str, Any]:

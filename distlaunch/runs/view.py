@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import shutil
 import time
 from collections import Counter
 from contextlib import suppress
@@ -11,15 +9,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distlaunch import files, summary, timestamps
-from distlaunch.errors import DistlaunchError, GoogleError, os_reason
+from distlaunch import timestamps
+from distlaunch.engines.api import read_summary
+from distlaunch.errors import GoogleError
 from distlaunch.job.model import TASK_TYPES, describe_tasks
-from distlaunch.local.run_folder import RECORD, RunFolder, all_runs
-from distlaunch.runs.record import RUNNING, read_record
+from distlaunch.local.run_folder import RUN_RECORD, RunFolder, all_runs
+from distlaunch.runs.record import read_record
 from distlaunch.summary import Summary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from distlaunch.engines.api import Engine, JobStatus
     from distlaunch.failure_reasons import FailureReport
@@ -77,48 +76,11 @@ def local_runs(project: Path) -> list[RunView]:
     return sorted(views, key=lambda view: (view.started or "", view.id), reverse=True)
 
 
-def runs_to_remove(
-    runs: Sequence[RunView], *, keep: int, older_than: float | None
-) -> list[RunView]:
-    """Return the runs, given the newest first, that are neither the newest `keep` nor running.
-
-    `older_than` is in seconds since 1970. A run without a readable record is kept, as its age is
-    unknown.
-    """
-    readable = [run for run in runs if run.state != UNKNOWN]
-    return [
-        run
-        for run in readable[keep:]
-        if run.state != RUNNING
-        and (older_than is None or timestamps.parse_or(run.started, math.inf) < older_than)
-    ]
-
-
-def remove_run(project: Path, run: RunView) -> bool:
-    """Remove a run's folder, and return whether it was still the run that was listed.
-
-    DistlaunchError is raised if its folder cannot be removed, or is outside of the project.
-    """
-    folder = RunFolder(Path(str(run.folder)))
-    try:
-        files.make_folder(folder.task_logs, below=project)
-        with files.lock(folder.lock_file, wait=False):
-            view = view_run(folder)
-            if (view.started, view.ended) != (run.started, run.ended):
-                return False  # it was resumed, and has ended
-            shutil.rmtree(folder.path)
-    except BlockingIOError:
-        return False  # it was resumed
-    except OSError as error:
-        raise DistlaunchError(f"{folder.path}: cannot be removed ({os_reason(error)})") from None
-    return True
-
-
 def view_run(folder: RunFolder) -> RunView:
     """Return the run in a folder, of which only that is known if its record is damaged."""
     record = read_record(folder)
     if record is None:
-        error = f"{RECORD} cannot be read"
+        error = f"{RUN_RECORD} cannot be read"
         return RunView("run", folder.id, UNKNOWN, error=error, folder=str(folder.path))
     job_dir = record.job_dir if "://" in record.job_dir else str(folder.path)
     ends = [(record.state, record.ended)] if record.ended else []
@@ -192,12 +154,15 @@ def view_job(job: JobStatus, engine: Engine, commit: str | None) -> RunView:
     """
     from distlaunch.price import cost_so_far
 
+    content = None
+    with suppress(GoogleError):
+        content = read_summary(engine, job)
     return replace(
         view_status(job, engine),
         cost=cost_so_far(job, Path.cwd()),
         failure=engine.find_failure(job),
         code={"commit": commit} if commit else {},
-        summary=_read_remote(engine, job.job_dir),
+        summary=content,
     )
 
 
@@ -220,13 +185,3 @@ def _pool(pool: PoolRequest) -> dict[str, Any]:
         "accelerator": pool.accelerator,
         "accelerator_count": pool.accelerator_count,
     }
-
-
-def _read_remote(engine: Engine, job_dir: str | None) -> dict[str, Any] | None:
-    if job_dir is None:
-        return None
-    with suppress(GoogleError, ValueError):
-        return files.parse_object(
-            engine.read_file(f"{job_dir.rstrip('/')}/{summary.FILE_NAME}") or b""
-        )
-    return None

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from distlaunch import files
-from distlaunch.engines.api import JobState, LogSelection
+from distlaunch.engines.api import JobState, LogSelection, read_summary
 from distlaunch.errors import EXIT_INTERRUPTED, EXIT_JOB_FAILED, GoogleError
 from distlaunch.events import JobFailed, Notice
 from distlaunch.submit.launcher import job_goes_on
@@ -113,21 +112,17 @@ def _show_end(engine: Engine, job: JobStatus, view: ProgressView) -> int:
     if job.state is not JobState.SUCCEEDED:
         show_failure(engine, job, view)
     elif job.study is None and job.job_dir:
-        job_dir = job.job_dir.rstrip("/")
-        summary = _read_summary(engine, f"{job_dir}/summary.json", view)
+        summary = _read_summary(engine, job, view)
         if summary:
             view.summarise(summary)
         else:
-            view.handle(Notice(f"done; the job's folder is {job_dir}"))
+            view.handle(Notice(f"done; the job's folder is {job.job_dir.rstrip('/')}"))
     return _exit_code(job)
 
 
-def _read_summary(engine: Engine, uri: str, view: ProgressView) -> dict[str, object] | None:
-    """Return a job's ``summary.json``, None if there is none that can be read."""
+def _read_summary(engine: Engine, job: JobStatus, view: ProgressView) -> dict[str, Any] | None:
     try:
-        return files.parse_object(engine.read_file(uri) or b"")
-    except ValueError:
-        return None
+        return read_summary(engine, job)
     except GoogleError as error:  # the job has succeeded all the same
         view.handle(Notice(f"its summary cannot be read: {error}", "warning"))
         return None

@@ -229,10 +229,6 @@ def job_view(console: Console, tasks: Sequence[str], *, as_json: bool) -> Progre
     return (JsonProgressView if as_json else ProgressView)(console, tasks)
 
 
-def _stamp(lines: TaskLines) -> dict[str, str]:
-    return {"time": lines.time, "severity": lines.severity} if lines.time else {}
-
-
 class Progress:
     """Follows the events of one task's program."""
 

@@ -24,9 +24,10 @@ from json_schemas import load_checked
 from distlaunch import files
 from distlaunch.engines.vertex.storage import list_files
 from distlaunch.local.run_folder import RunFolder
+from distlaunch.runs.display import whole
+from distlaunch.runs.prune import remove_run
 from distlaunch.runs.record import read_record
-from distlaunch.runs.tables import whole
-from distlaunch.runs.view import RunView, local_runs, remove_run
+from distlaunch.runs.view import RunView, local_runs
 
 from ..trainer_skeleton.runs.cloud_storage import CloudStorage  # noqa: TID252 - no package
 from .cloud import Cloud

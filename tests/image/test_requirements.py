@@ -13,7 +13,6 @@ from distlaunch.image.requirements import (
     RequirementLine,
     find_unread,
     for_cluster,
-    has_gpus,
     read_requirements,
     sed_script,
 )
@@ -214,4 +213,4 @@ def test_a_file_of_another_tool_is_found_if_it_has_dependencies(tmp_path, name, 
 @pytest.mark.parametrize(("kind", "gpu"), [(None, False), ("TPU_V3", False), ("NVIDIA_L4", True)])
 def test_a_cluster_has_gpus_if_one_machine_has_some(kind, gpu):
     workers = Pool(Machine("n1-standard-4", kind, 1 if kind else 0))
-    assert has_gpus(Cluster(Pool(Machine("n1-standard-4")), workers)) is gpu
+    assert Cluster(Pool(Machine("n1-standard-4")), workers).has_gpus is gpu

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from distlaunch import price
-from distlaunch.engines.vertex.status import read_status
+from distlaunch.engines.vertex.job_resource import read_status
 from distlaunch.job import machine_catalogue
 from distlaunch.price.book import load_list_prices
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from distlaunch.engines.vertex.status import read_status
+from distlaunch.engines.vertex.job_resource import read_status
 from distlaunch.submit.follow import FollowOptions, follow_job, follow_launch
 from distlaunch.submit.launcher import Launched
 from distlaunch.ui.console import Console

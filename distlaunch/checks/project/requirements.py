@@ -27,7 +27,6 @@ from distlaunch.image.requirements import (
     any_version,
     applies,
     find_unread,
-    has_gpus,
     read_requirements,
 )
 from distlaunch.job.model import DEFAULT_BASE, DEFAULT_REQUIREMENTS
@@ -177,7 +176,7 @@ def load_requirements(job: Job, folder: Path, runtime: ImageRuntime) -> ImageReq
     file = job.image.requirements or DEFAULT_REQUIREMENTS
     if not job.image.requirements and not (folder / DEFAULT_REQUIREMENTS).is_file():
         return ImageRequirements(runtime, unread=None if runtime.own else find_unread(folder))
-    gpu = None if runtime.own else has_gpus(job.cluster)
+    gpu = None if runtime.own else job.cluster.has_gpus
     try:
         lines = tuple(read_requirements(folder, file, gpu=gpu).lines())
     except ImageError as refusal:

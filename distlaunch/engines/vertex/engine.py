@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from distlaunch.engines.api import Created, LogSelection, Request
 from distlaunch.engines.vertex.client import is_loopback
+from distlaunch.engines.vertex.job_resource import read_status
 from distlaunch.engines.vertex.jobs import Jobs, parse_name
-from distlaunch.engines.vertex.status import read_status
 from distlaunch.job import vertex
 from distlaunch.job.launch import LAUNCH_LABEL, change_job_dir
 from distlaunch.job.vertex import fields

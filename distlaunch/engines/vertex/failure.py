@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import timestamps
 from distlaunch.engines.api import JobState
+from distlaunch.engines.vertex.job_resource import error_message, is_preempted, platform_message
 from distlaunch.engines.vertex.jobs import state
 from distlaunch.engines.vertex.log_query import PLATFORM, job_query, read_page, task_of_replica
-from distlaunch.engines.vertex.status import error_message, is_preempted, platform_message
 from distlaunch.errors import GoogleError
 from distlaunch.failure_reasons import PREEMPTED, TIMED_OUT, VICTIM, Cause, FailureReport, explain
 from distlaunch.job.vertex import fields

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from distlaunch import timestamps
 from distlaunch.engines.api import JobState, LogSelection
+from distlaunch.engines.vertex.job_resource import read_status
 from distlaunch.engines.vertex.log_reader import LogReader
-from distlaunch.engines.vertex.status import read_status
 from distlaunch.errors import EmulatorStopped, GoogleError, RetryableError
 from distlaunch.events import JobChanged, Notice, TrialsChanged
 from distlaunch.retry import Backoff

@@ -16,8 +16,8 @@ from distlaunch import timestamps
 from distlaunch.engines.api import LogSelection
 from distlaunch.engines.vertex.client import connect
 from distlaunch.engines.vertex.follow import EMULATOR, JobFollower, StateTracker
+from distlaunch.engines.vertex.job_resource import read_status
 from distlaunch.engines.vertex.jobs import Jobs
-from distlaunch.engines.vertex.status import read_status
 from distlaunch.errors import GoogleError
 from distlaunch.events import JobChanged, Notice, TaskLines
 

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from distlaunch.job.model import Task
-from distlaunch.local.endings import (
+from distlaunch.local.stop_policy import (
     KILL_TIMEOUT,
     OUTLIVE_TIMEOUT,
     STOP_TIMEOUT,

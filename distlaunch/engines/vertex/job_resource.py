@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,6 +11,7 @@ from distlaunch import timestamps
 from distlaunch.engines.api import JobState, JobStatus
 from distlaunch.engines.vertex.jobs import parse_name, state
 from distlaunch.engines.vertex.log_query import message_of, task_names
+from distlaunch.failure_reasons import STOCKOUT
 from distlaunch.job.launch import LAUNCH_LABEL
 from distlaunch.job.trial import Study, Trial
 from distlaunch.job.vertex import fields
@@ -20,13 +22,7 @@ if TYPE_CHECKING:
 
     from distlaunch.job.vertex import Collection
 
-_STOCKOUTS = (
-    "stockout",
-    "resources are insufficient in region",
-    "does not have enough resources available",
-    "resource_pool_exhausted",
-    "instance is currently unavailable in the",
-)
+_STOCKOUT = re.compile(rf"stockout|{STOCKOUT}", re.IGNORECASE)
 
 
 def read_status(job: Mapping[str, Any], project: str) -> JobStatus:
@@ -127,8 +123,7 @@ def is_preempted(job: Mapping[str, Any]) -> bool:
 
 
 def _names_stockout(job: Mapping[str, Any]) -> bool:
-    message = platform_message(job).lower()
-    return any(text in message for text in _STOCKOUTS)
+    return _STOCKOUT.search(platform_message(job)) is not None
 
 
 def platform_message(job: Mapping[str, Any]) -> str:

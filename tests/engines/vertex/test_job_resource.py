@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from distlaunch.engines.vertex.status import is_preempted, read_status
+from distlaunch.engines.vertex.job_resource import is_preempted, read_status
 
 NAME = "projects/123/locations/europe-west4/customJobs/77"
 
