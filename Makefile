@@ -16,7 +16,7 @@ CANDIDATES := python3.13 python3.12 python3.11 python3.10 python3 python
 IS_FIT := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
 
 # Tests without TensorFlow, for the Python versions that `make test` is not run on.
-QUICK_TESTS := tests/job tests/engines/vertex tests/checks/machines \
+QUICK_TESTS := tests/job tests/engines/vertex tests/checks/test_machines.py \
   tests/checks/project/test_arguments.py tests/checks/project/test_source.py
 QUICK_PACKAGES := google-api-python-client hypothesis jsonschema pytest pytest-timeout pytest-xdist trustme
 

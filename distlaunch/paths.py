@@ -1,4 +1,4 @@
-"""Paths below ``.distlaunch``, the launcher's folder in a project."""
+"""Paths below ``.distlaunch``, the launcher's folder in a project, and those in a job folder."""
 
 from __future__ import annotations
 
@@ -11,3 +11,6 @@ LOCAL_JOBS = FOLDER / "local"  # job folders of local runs
 SEARCHES = FOLDER / "tune"  # of `distlaunch tune --local`
 COMPARISONS = FOLDER / "compare"  # of `distlaunch compare`
 WHEELS = FOLDER / "wheels"  # the trainer package, for builds of an image
+
+MODEL, CHECKPOINTS, LOGS, EXPORT = "model", "checkpoints", "logs", "export"
+"""The folders of a job that its program writes."""

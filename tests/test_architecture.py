@@ -11,7 +11,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "distlaunch"
 
 SHARED = {
-    *("", "background", "docker_client", "errors", "failure_reasons", "files", "interrupts"),
+    *("", "background", "docker_client", "errors", "failure_reasons", "files", "stop_signals"),
     *("paths", "python_command", "refusals", "resources", "retry"),
     *("source_version", "tensorflow_noise", "text", "timestamps"),
 }

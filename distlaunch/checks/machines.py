@@ -34,9 +34,6 @@ _MOST_ALTERNATIVES = 2
 _MAINLANDS = {"northamerica": "us"}
 _NEXT_TO = {"southamerica": "us", "africa": "europe", "me": "europe"}
 _NOT_IN_CATALOGUE = {"TPU_V4_POD"}  # of Google's AcceleratorType
-_MOST_ALTERNATIVES = 2
-_MAINLANDS = {"northamerica": "us"}
-_NEXT_TO = {"southamerica": "us", "africa": "europe", "me": "europe"}
 
 
 def problems(request: JobRequest, catalogue: Catalogue, today: date) -> Iterator[Problem]:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 def status(_: Settings, located: LocatedJob, *, as_json: bool) -> None:
     """Show a job whole, as 'distlaunch show JOB' does: state, cause of a failure, cost, metrics."""
     from distlaunch.cli.runs import show_view
-    from distlaunch.runs.view import view_job
+    from distlaunch.runs.view import view_job_whole
 
-    show_view(view_job(located.job, located.engine, located.commit), as_json=as_json)
+    show_view(view_job_whole(located.job, located.engine, located.commit), as_json=as_json)
 
 
 def _parse_regex(text: str) -> re.Pattern[str]:

@@ -12,7 +12,7 @@ import click
 from distlaunch.cli import completion, options
 from distlaunch.cli.settings import show
 from distlaunch.errors import DistlaunchError, GoogleError, UsageError
-from distlaunch.local.run_folder import MODEL, PARTS
+from distlaunch.paths import CHECKPOINTS, EXPORT, LOGS, MODEL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ def show_run(_: Settings, locator: JobLocator, *, name: str | None, as_json: boo
     RUN is a local run's id or folder, JOB as for 'distlaunch status' (default: the newest run, or
     the newest job if it was submitted later).
     """
-    show_view(find(locator, name)[0], as_json=as_json)
+    show_view(find(locator, name, whole=True)[0], as_json=as_json)
 
 
 def show_view(view: RunView, *, as_json: bool) -> None:
@@ -161,7 +161,7 @@ def tensorboard(
 )
 @click.option(
     "--part",
-    type=click.Choice(["all", *PARTS]),
+    type=click.Choice(["all", MODEL, CHECKPOINTS, LOGS, EXPORT]),
     default=MODEL,
     show_default=True,
     help="Which folder of the job's.",
@@ -226,13 +226,15 @@ def _default_folder(name: str, part: str) -> Path:
     return Path("fetched", name, *(() if part == "all" else (part,)))
 
 
-def find(locator: JobLocator, name: str | None) -> tuple[RunView, Session | None]:
+def find(
+    locator: JobLocator, name: str | None, *, whole: bool = False
+) -> tuple[RunView, Session | None]:
     """Return a local run or a job by name, by default the newest of this folder.
 
     With a job comes the session that it was found with, of its record's endpoint.
     """
     from distlaunch.local.run_folder import find_run
-    from distlaunch.runs.view import local_runs, view_job, view_run
+    from distlaunch.runs.view import local_runs, view_job, view_job_whole, view_run
     from distlaunch.submit.records import Records
 
     project = Path.cwd()
@@ -256,7 +258,8 @@ def find(locator: JobLocator, name: str | None) -> tuple[RunView, Session | None
             f"{name}: not a local run here ('distlaunch list --local'), and jobs cannot be looked "
             f"up: {error}"
         ) from error
-    return view_job(located.job, located.engine, located.commit), located.engine.session
+    view = view_job_whole if whole else view_job
+    return view(located.job, located.engine, located.commit), located.engine.session
 
 
 def _size_of(runs: Sequence[RunView]) -> str:

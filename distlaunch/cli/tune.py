@@ -220,7 +220,7 @@ def _tune_here(console: Console, values: TuneOptions, ending: Ending) -> int:
     train = redact_words(["distlaunch", "local", *local_options, "--", *words])
     report = SearchView(console, Study.of_tuning(tuning), train)
     console.log(f"trials in {folder.relative_to(project)}")
-    signal = search.run(report.update)
+    signal = search.run(report.update, console.hurry)
     state = "STOPPED" if signal else "FAILED" if exit_code_of(search.trials) else "SUCCEEDED"
     report.summarise(search.trials, as_json=values.as_json, job=folder.name, state=state)
     if signal:

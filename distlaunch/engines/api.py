@@ -110,6 +110,7 @@ def read_summary(engine: Engine, job: JobStatus) -> dict[str, Any] | None:
 class Request(NamedTuple):
     """The request that creates a job."""
 
+    name: str  # of the job, for people
     collection: Collection  # of Google's API
     body: Mapping[str, Any]
     job_dir: str | None

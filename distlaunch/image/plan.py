@@ -150,8 +150,6 @@ def plan_image(
     repository = Reference.parse(image.repository)
 
     def pin(dockerfile: Dockerfile) -> Dockerfile:
-        from distlaunch.image.registry import RegistryUnreachable
-
         names = " and ".join(dockerfile.bases)
         try:
             bases = _within(timeout, names, lambda: _look_up_bases(dockerfile.bases))

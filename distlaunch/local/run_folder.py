@@ -14,7 +14,7 @@ from distlaunch import files, summary
 from distlaunch.errors import DistlaunchError, UsageError, os_reason
 from distlaunch.files import display_path
 from distlaunch.job.launch import check_scheme
-from distlaunch.paths import FOLDER, LOCAL_JOBS
+from distlaunch.paths import CHECKPOINTS, FOLDER, LOCAL_JOBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from distlaunch.job.model import Task
 
 RUN_RECORD = "run.json"  # what was run, and how it ended; written by the launcher
-PARTS = MODEL, CHECKPOINTS, LOGS, _ = ("model", "checkpoints", "logs", "export")  # likewise
 TRIAL = "trial.json"  # of a trial of a search: its parameters and result
 METRICS = "metrics.jsonl"  # what the program of a trial reports
 OUTPUT, ERRORS = "output.log", "errors.log"  # stdout and stderr of a trial

@@ -26,7 +26,7 @@ _NOT_COMPARED = (
     "started",
     "ended",
     "timeline",
-    *("name", "created", "waited", "console", "tensorboard", "failure"),
+    *("name", "display_name", "created", "waited", "console", "tensorboard", "endpoint", "failure"),
     "command",
     "job_dir",
     "bytes",

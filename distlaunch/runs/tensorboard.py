@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import DistlaunchError, os_reason
-from distlaunch.local.run_folder import LOGS
+from distlaunch.paths import LOGS
 from distlaunch.python_command import python_command
 from distlaunch.resources import INSTALL_TENSORFLOW
 

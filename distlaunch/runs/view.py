@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import timestamps
 from distlaunch.engines.api import read_summary
-from distlaunch.errors import GoogleError
+from distlaunch.errors import GoogleError, JobFileError
 from distlaunch.job.model import TASK_TYPES, describe_tasks
 from distlaunch.local.run_folder import RUN_RECORD, RunFolder, all_runs
 from distlaunch.runs.record import read_record
@@ -148,22 +148,29 @@ def view_status(job: JobStatus, engine: Engine) -> RunView:
 
 
 def view_job(job: JobStatus, engine: Engine, commit: str | None) -> RunView:
-    """Return a job with its cost, why it failed, and the ``summary.json`` of its folder.
+    """Return a job with the ``summary.json`` of its folder.
 
     `commit` is that of the project when the job was submitted, where it is known.
     """
-    from distlaunch.price import cost_so_far
-
     content = None
     with suppress(GoogleError):
         content = read_summary(engine, job)
     return replace(
         view_status(job, engine),
-        cost=cost_so_far(job, Path.cwd()),
-        failure=engine.find_failure(job),
         code={"commit": commit} if commit else {},
         summary=content,
     )
+
+
+def view_job_whole(job: JobStatus, engine: Engine, commit: str | None) -> RunView:
+    """Return the same with the cost, if the user's price files allow one, and why it failed."""
+    from distlaunch.price import cost_so_far
+
+    cost = None
+    with suppress(JobFileError):  # `check` reports it
+        cost = cost_so_far(job, Path.cwd())
+    view = view_job(job, engine, commit)
+    return replace(view, cost=cost, failure=engine.find_failure(job))
 
 
 def with_disk_use(view: RunView) -> RunView:

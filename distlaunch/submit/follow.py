@@ -111,7 +111,7 @@ def _show_end(engine: Engine, job: JobStatus, view: ProgressView) -> int:
     """Show how a job has ended, and return the exit code."""
     if job.state is not JobState.SUCCEEDED:
         show_failure(engine, job, view)
-    elif job.study is None and job.job_dir:
+    elif job.job_dir and view.shows_result:
         summary = _read_summary(engine, job, view)
         if summary:
             view.summarise(summary)

@@ -135,16 +135,14 @@ class Launcher:
         is_new: bool = False,
     ) -> Launched:
         """Submit a job again, with a new job folder, overrides and more arguments."""
-        from distlaunch.job.model import job_name
-
         request = self.engine.request_again(job, overrides, program_args)
-        if not request("ID").has_folder:
+        name, _, _, _, has_folder = request("ID")
+        if not has_folder:
             self._show(
                 "this job names no output directory; if its program writes to a fixed path, the "
                 "new job writes there too",
                 "warning",
             )
-        name = job_name(job.display_name or job.id)
         return self._launch(
             request,
             launch_id=new_launch_id(name),

@@ -87,9 +87,12 @@ class LocalSearch:
         """The trials so far, by their numbers."""
         return [run.trial for run in self._runs.values()]
 
-    def run(self, on_change: Callable[[Sequence[Trial]], None]) -> int | None:
+    def run(
+        self, on_change: Callable[[Sequence[Trial]], None], on_interrupt: Callable[[], None]
+    ) -> int | None:
         """Run the trials that are missing; call `on_change` with all of them now and then.
 
+        `on_interrupt` is called at the first signal that ends the search, in its handler.
         Return 128 + n if signal n has interrupted the search. DistlaunchError is raised if the
         folder is of another search, is in use, or cannot be written.
         """
@@ -97,7 +100,7 @@ class LocalSearch:
             files.make_folder(self._folder, below=self._plan.project)
             with files.lock(self._folder / _LOCK, wait=False):
                 self._open()
-                with StopSignals() as signals:
+                with StopSignals(on_interrupt) as signals:
                     signals.at_second = lambda: self._stop_all(signal.SIGTERM)
                     try:
                         self._run_all(signals, on_change)

@@ -55,6 +55,7 @@ class ProgressView:
     """Shows what happens to a job; the first task is the primary."""
 
     shows_lines = True  # of tasks
+    shows_result = True  # the summary or the folder of a job that has succeeded
 
     def __init__(self, console: Console, tasks: Sequence[str]) -> None:
         self.console = console

@@ -24,7 +24,7 @@ from distlaunch.checks.data.sharding import DataPlan
 from distlaunch.checks.problem import Problem, error, warning
 from distlaunch.checks.project.image_runtime import tensorflow_tag
 from distlaunch.files import read_regular
-from distlaunch.paths import CHECKED, LOCAL_JOBS
+from distlaunch.paths import CHECKED, LOCAL_JOBS, SEARCHES
 from distlaunch.summary import Summary
 from distlaunch.text import plural
 
@@ -106,7 +106,9 @@ def load_datasets(project: Path, source: Path) -> tuple[dict[str, Dataset], str]
 
     Without, and if the project has changed since, there are none, and the reason is returned.
     """
-    paths = [*(project / LOCAL_JOBS).glob(f"*/{summary.FILE_NAME}"), project / CHECKED]
+    runs_here = (project / LOCAL_JOBS).glob(f"*/{summary.FILE_NAME}")
+    trials_here = (project / SEARCHES).glob(f"*/*/{summary.FILE_NAME}")
+    paths = [*runs_here, *trials_here, project / CHECKED]
     paths.sort(key=lambda path: -path.stat().st_mtime if path.is_file() else 0.0)
     runs = (Summary.parse(summary.read(path)) for path in paths)
     run = next((run for run in runs if run.data and run.data_modules), Summary())
@@ -116,7 +118,7 @@ def load_datasets(project: Path, source: Path) -> tuple[dict[str, Dataset], str]
     except (AttributeError, KeyError, OSError, TypeError, ValueError):  # damaged, or a FIFO
         is_current, datasets = False, {}
     if "training" not in datasets:
-        return {}, "not recorded by a local run yet"
+        return {}, f"not recorded by a run in {LOCAL_JOBS} yet"
     if not is_current:
         name = source.relative_to(project).as_posix()
         return {}, f"{name} or a module beside it has changed since the last local run"

@@ -15,6 +15,7 @@ from distlaunch.engines.vertex.job_resource import read_status
 from distlaunch.engines.vertex.jobs import Jobs, parse_name
 from distlaunch.job import vertex
 from distlaunch.job.launch import LAUNCH_LABEL, change_job_dir
+from distlaunch.job.model import job_name
 from distlaunch.job.vertex import fields
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ class VertexEngine:
     def request(launch: LaunchRequest, launch_id: str, image: str | None) -> Request:
         """Return the request that creates a launch's job, with the id of the launch as a label."""
         body = launch.request(launch_id, image)
-        return Request(vertex.collection(launch.job), body, _output_directory(body))
+        return Request(
+            launch.job.name, vertex.collection(launch.job), body, _output_directory(body)
+        )
 
     @staticmethod
     def request_again(
@@ -71,7 +74,8 @@ class VertexEngine:
             labels = inputs.get("labels", {}) | {LAUNCH_LABEL: launch_id}
             body = _with_new_folder(inputs, launch_id)
             folder = _output_directory(body)
-            return Request(collection, body | {"labels": labels}, folder, body != inputs)
+            name = job_name(body.get("displayName") or job.id)
+            return Request(name, collection, body | {"labels": labels}, folder, body != inputs)
 
         return request
 

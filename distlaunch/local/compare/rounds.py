@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from distlaunch.errors import STOPPED_CODES
 from distlaunch.events import Notice, TaskLines, Trained, Waiting
-from distlaunch.local import run_folder
 from distlaunch.local.compare.figures import (
     Failed,
     VariantFigures,
@@ -21,6 +20,7 @@ from distlaunch.local.compare.variants import FIT_PROJECT, split_batch, with_who
 from distlaunch.local.host_resources import this_machine
 from distlaunch.local.run_plan import plan_run
 from distlaunch.local.runner import Runner
+from distlaunch.paths import CHECKPOINTS, MODEL
 from distlaunch.summary import Summary
 from distlaunch.text import duration, plural
 from distlaunch.ui.progress_view import ProgressView
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from distlaunch.local.run_plan import RunOptions
     from distlaunch.ui.console import Console
 
-_UNUSED = (run_folder.CHECKPOINTS, run_folder.MODEL)  # what a comparison does not need of runs
+_UNUSED = (CHECKPOINTS, MODEL)  # what a comparison does not need of runs
 
 
 @dataclass(frozen=True, slots=True)

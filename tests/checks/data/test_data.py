@@ -69,7 +69,10 @@ def test_a_newer_run_without_data_is_passed_over(whole, content):
     assert load_datasets(whole.folder, source)[0]["training"].examples == 1437
     for each in (whole.folder / ".distlaunch/local").glob("*0000/summary.json"):
         each.write_text(content)
-    assert load_datasets(whole.folder, source) == ({}, "not recorded by a local run yet")
+    assert load_datasets(whole.folder, source) == (
+        {},
+        "not recorded by a run in .distlaunch/local yet",
+    )
 
 
 @pytest.fixture
