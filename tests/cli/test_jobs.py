@@ -95,6 +95,12 @@ def test_status_as_json(run, cloud):
     assert (status["endpoint"], status["failure"]["task"]) == (cloud.url, "chief")
 
 
+def test_a_broken_price_file_leaves_the_cost_out(run, cloud, tmp_path):
+    (tmp_path / "distlaunch.prices.yaml").write_text("currency: [\n")
+    done = run("status", "digits-1", *cloud.options())
+    assert (done.code, "cost" in facts(done.out)) == (0, False)
+
+
 def test_the_newest_record_is_the_default_and_its_endpoint_is_used_and_named(run, cloud, tmp_path):
     for number, job in ((1, cloud.first), (2, cloud.failed)):
         time_of_launch = f"2026-11-21T17:00:0{number}Z"
@@ -348,8 +354,11 @@ def test_a_job_that_names_no_folder_is_resubmitted_with_a_warning(arg, run, clou
 def test_fields_are_overridden_and_arguments_appended(run, cloud):
     words = ["--a=${HOME}"]
     first = cloud.launch("", "", words, words, project="again", job_dir="gs://bucket/fixed")
-    overrides = ("--set", "cluster.workers.count=3", "--set", "labels.team=vision")
+    fields = ("cluster.workers.count=3", "labels.team=vision", "name=other")
+    overrides = [f"--set={field}" for field in fields]
     job = resubmitted(run, cloud, first, *overrides, "--", "--b", "2")
+    assert job["displayName"] == "other"
+    assert job["labels"][LABEL].startswith("other-2")
     pools = job["jobSpec"]["workerPoolSpecs"]
     assert [int(pool["replicaCount"]) for pool in pools] == [1, 3]
     for pool in pools:

@@ -313,6 +313,29 @@ def test_an_interrupted_search_resumes(project, run, number):
         assert path.is_dir() or secret.encode() not in path.read_bytes(), path
 
 
+def test_ctrl_c_ends_a_search_whose_reader_takes_nothing(project):
+    command = [sys.executable, "-m", "distlaunch", "tune", "--local", *PROGRAM]
+    read, write = os.pipe()
+    process = subprocess.Popen(command, cwd=project, stdout=write, stderr=write)
+    try:
+        assert os.read(read, 1)  # the search begins
+        os.set_blocking(write, False)
+        with suppress(BlockingIOError):
+            while True:
+                os.write(write, b"x")
+        os.set_blocking(write, True)
+        until = time.monotonic() + 60
+        while not (project / "started.jsonl").exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    finally:
+        process.kill()
+        process.wait()
+        os.close(read)
+        os.close(write)
+
+
 def test_wrong_usage(tune, project):
     lines = {
         ("--local", "--region=r"): "--region is for tuning jobs; remove it, or --local",

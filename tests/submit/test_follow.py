@@ -23,6 +23,21 @@ def status(state: str):
     return read_status(JOB | {"state": f"JOB_STATE_{state}"}, "p")
 
 
+@pytest.mark.parametrize("collection", ["customJobs", "hyperparameterTuningJobs"])
+def test_a_job_without_a_summary_ends_with_its_folder(collection, monkeypatch, capfd):
+    spec = {"baseOutputDirectory": {"outputUriPrefix": "gs://bucket/digits-1/"}}
+    name = JOB["name"].replace("customJobs", collection)
+    job = {"name": name, "state": "JOB_STATE_SUCCEEDED", "jobSpec": spec}
+    follower = SimpleNamespace(is_stalled=False, status=read_status(job, "p"))
+    engine = SimpleNamespace(follow=lambda *_, **__: follower, read_file=lambda _: None)
+    launcher = SimpleNamespace(close=lambda _: None, move=lambda *_: None, engine=engine)
+    monkeypatch.setattr(ProgressView, "stream", lambda *_: None)
+    launched = Launched(new_record(resource=name), follower.status, {}.get)
+    view, options = ProgressView(Console(), ["chief"]), FollowOptions(None)
+    assert follow_launch(launched, launcher, view, options) == 0
+    assert "done; the job's folder is gs://bucket/digits-1\n" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("is_launch", [True, False], ids=["submit", "logs"])
 @pytest.mark.parametrize(
     ("states", "cancel", "end"),
