@@ -34,6 +34,9 @@ sys.path.pop(0)
 # A shell has what it runs in the background ignore Ctrl-C, and with it all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# So does nohup with a hangup.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Property-based tests run the same examples every time, however slow the machine is.
 settings.register_profile(

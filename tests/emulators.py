@@ -93,11 +93,16 @@ def running(
 
 
 def wait_until_full(pipe: IO[Any]) -> None:
-    """Wait until what writes to a pipe of 64 kB has to wait for its reader."""
+    """Wait until what writes to a pipe of 64 kB has to wait for its reader.
+
+    Pages of the pipe that are not full count as full, so it may hold some thousand bytes less.
+    """
     until = time.monotonic() + PATIENCE
-    while _unread(pipe) < 60_000:
-        assert time.monotonic() < until, _unread(pipe)
-        time.sleep(0.05)
+    before = 0
+    while (unread := _unread(pipe)) < 48_000 or unread > before:
+        before = unread
+        assert time.monotonic() < until, unread
+        time.sleep(1)
 
 
 def _unread(pipe: IO[Any]) -> int:
