@@ -225,6 +225,7 @@ def _show_forecast(console: Console, launch: LaunchRequest, options: SubmitOptio
 
 def _show_dry_run(console: Console, plan: SubmitPlan, *, verbose: bool) -> None:
     """Print the request on stdout, and the rest on stderr."""
+    from distlaunch.engines.vertex.engine import VertexEngine
     from distlaunch.redaction import hide_secrets
 
     if plan.image and plan.image.context:
@@ -234,9 +235,10 @@ def _show_dry_run(console: Console, plan: SubmitPlan, *, verbose: bool) -> None:
         if len(files) > limit:
             lines.append(f"and {len(files) - limit:,} more; --verbose lists them")
         console.log("\n".join(["files of the image:", *lines]))
-    request, hidden = hide_secrets(plan.request)
+    request = VertexEngine.request(plan.launch, plan.launch_id, plan.image_uri)
+    body, hidden = hide_secrets(request.body)
     if hidden:
         console.log(f"{', '.join(hidden)}: the value is hidden here, and is in the real request")
-    console.log(f"job folder {plan.launch.job_dir_of(plan.launch_id)}")
-    console.log(f"dry run: nothing was sent; this would be posted to {plan.collection}:")
-    console.result(json.dumps(request, indent=2, ensure_ascii=False))
+    console.log(f"job folder {request.job_dir}")
+    console.log(f"dry run: nothing was sent; this would be posted to {request.collection}:")
+    console.result(json.dumps(body, indent=2, ensure_ascii=False))

@@ -147,14 +147,14 @@ def _read_config(
     notes = list(_variable_notes(path, document, given))
     from distlaunch.job import ai_platform
     from distlaunch.job.ai_platform.to_job import to_job
-    from distlaunch.job.vertex import to_job as vertex
+    from distlaunch.job.vertex import to_job as vertex_to_job
 
     if ai_platform.is_training_input(document.data):
         file = ai_platform.read(document, path)
         return partial(
             to_job, file, folder=folder, image=image, replace_retired=replace_retired
         ), notes
-    return partial(vertex.to_job, *vertex.read(document, path)), notes
+    return partial(vertex_to_job.to_job, *vertex_to_job.read(document, path)), notes
 
 
 def _variable_notes(path: Path, document: Document, given: dict[str, str]) -> Iterator[str]:

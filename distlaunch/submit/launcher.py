@@ -49,24 +49,18 @@ class SubmitPlan:
     image: ImagePlan | None  # None if every pool names its own
 
     @property
-    def collection(self) -> vertex.Collection:
-        """The collection of Google's API."""
-        return vertex.collection(self.launch.job)
-
-    @property
-    def request(self) -> dict[str, Any]:
-        """The request, with the image's digest if that is known."""
-        uri = None
-        if self.image is not None:
-            uri = self.image.uri or f"{self.image.reference.name}@{PENDING_DIGEST}"
-        return self.launch.request(self.launch_id, uri)
+    def image_uri(self) -> str | None:
+        """The URI of the image that is built, with its digest if that is known."""
+        if self.image is None:
+            return None
+        return self.image.uri or f"{self.image.reference.name}@{PENDING_DIGEST}"
 
 
 def plan_submit(launch: LaunchRequest, image: ImagePlan | None = None) -> SubmitPlan:
     """Return what a submit will do; JobFileError is raised if required fields are missing."""
     from distlaunch.checks.required_fields import raise_if_incomplete
 
-    raise_if_incomplete(launch)
+    raise_if_incomplete(launch)  # also where --no-check leaves the checks out
     if image is None and vertex.needs_image(launch.job):
         from distlaunch.image import plan_image
 
