@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import files
 from distlaunch.job.model import TASK_TYPES, describe_tasks
-from distlaunch.text import table
+from distlaunch.text import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,16 +112,16 @@ def read(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def describe(content: Mapping[str, Any], *, with_epochs: bool = True) -> str:
+def describe(content: Mapping[str, Any], *, with_epochs: bool = True) -> list[str | Table]:
     """Return a few lines of facts and, unless they were shown before, a table of the epochs."""
     summary = Summary.parse(content)
     facts = [(name, text) for name, text in _facts(summary) if text]
     width = max((len(name) for name, _ in facts), default=0)
-    lines = [f"{name.ljust(width)}  {text}" for name, text in facts]
+    parts: list[str | Table] = [f"{name.ljust(width)}  {text}" for name, text in facts]
     epochs = [epoch for epoch in summary.epochs if epoch.number is not None]
     if epochs and with_epochs:
-        lines.append(table(_rows(epochs)))
-    return "\n".join(lines)
+        parts.append(_table(epochs))
+    return parts
 
 
 def _facts(summary: Summary) -> list[tuple[str, str]]:
@@ -141,14 +141,14 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
     ]
 
 
-def _rows(epochs: Sequence[Epoch]) -> list[list[str]]:
-    """Return a head and a row an epoch: its loss and metrics, each beside its validation."""
+def _table(epochs: Sequence[Epoch]) -> Table:
+    """Return a row for each epoch: its loss and metrics, each beside its validation."""
     names = list(dict.fromkeys(name for epoch in epochs for name in epoch.logs))
     # A metric is beside its validation, at the place of the first of both.
     metrics = list(dict.fromkeys(name.removeprefix(_VALIDATION) for name in names))
     columns = sorted(names, key=lambda name: metrics.index(name.removeprefix(_VALIDATION)))
     head = ["epoch", "step", *columns, "examples/s"]
-    return [head] + [
+    rows = [
         [
             _count(epoch.number),
             _count(epoch.step),
@@ -157,6 +157,8 @@ def _rows(epochs: Sequence[Epoch]) -> list[list[str]]:
         ]
         for epoch in epochs
     ]
+    step, speed, *others = 1, len(head) - 1, *range(len(head) - 2, 2, -1)
+    return Table([head, *rows], optional=[step, speed, *others])
 
 
 def _count(number: float | None, template: str = "{}", form: str = ",.0f") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,9 +35,18 @@ def duration(seconds: float) -> str:
     return " ".join(filter(None, parts[:2]))
 
 
-def table(rows: Iterable[Sequence[str]], *, flush_left: bool = False) -> str:
-    """Return rows as text, each column as wide as its longest cell and flush right."""
-    rows = [tuple(row) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    align = str.ljust if flush_left else str.rjust
-    return "\n".join("  ".join(map(align, row, widths)).rstrip() for row in rows)
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text, the first of which may be heads; as text each column fits its longest cell."""
+
+    rows: Sequence[Sequence[str]]
+    flush_left: bool = False
+    optional: Sequence[int] = ()
+    """The columns that a narrow terminal leaves out, in this order."""
+    folded: Sequence[int] = ()
+    """The columns whose cells a terminal may break into lines."""
+
+    def __str__(self) -> str:
+        widths = [max(map(len, column)) for column in zip(*self.rows, strict=True)]
+        align = str.ljust if self.flush_left else str.rjust
+        return "\n".join("  ".join(map(align, row, widths)).rstrip() for row in self.rows)

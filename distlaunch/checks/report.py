@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from distlaunch.image import ImagePlan
     from distlaunch.job.vertex.view import JobRequest, PoolRequest
     from distlaunch.price import Cost, MachineOption
+    from distlaunch.text import Table
 
 _INDENT = " " * 11
 _CHANGED = "differs from the one that 'init' writes"
@@ -107,13 +108,16 @@ def _pool_as_json(pool: PoolRequest) -> dict[str, Any]:
     }
 
 
-def format_report(report: Report, paint: Callable[[str, int], str]) -> str:
+def format_report(report: Report, paint: Callable[[str, int], str]) -> list[str | Table]:
     """Return plan, problems and verdict; `paint` colours text in a terminal."""
     verdict = paint(format_verdict(report), GREEN if report.is_ready else RED)
     problems = [line for problem in report.problems for line in _problem_lines(problem, paint)]
-    offers = format_options(report.offers) if report.offers else ""
-    parts = [format_plan(report), offers, "\n".join(problems), verdict]
-    return "\n\n".join(filter(None, parts))
+    parts: list[str | Table] = [format_plan(report), ""]
+    if report.offers:
+        parts += [format_options(report.offers), ""]
+    if problems:
+        parts += [*problems, ""]
+    return [*parts, verdict]
 
 
 def format_plan(report: Report) -> str:

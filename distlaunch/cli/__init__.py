@@ -189,10 +189,10 @@ def _print_error(line: str) -> None:
 
 
 def _print(line: str) -> None:
-    from distlaunch.ui.console import visible
+    from distlaunch.ui.console import fitted, visible
 
     with suppress(OSError):  # stderr is closed
-        click.echo(visible(line), err=True)
+        click.echo(fitted(visible(line), 2), err=True)
 
 
 def _show_traceback(error: Exception) -> None:

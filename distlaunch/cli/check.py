@@ -66,5 +66,5 @@ def command(
     if options.as_json:
         console.result(json.dumps(report.as_json(), ensure_ascii=False))
     else:
-        console.result(format_report(report, console.painted))
+        console.draw(*format_report(report, console.painted))
     return 0 if report.is_ready else EXIT_ERROR

@@ -91,7 +91,6 @@ def command(
 def _report(console: Console, comparison: Comparison, *, as_json: bool) -> None:
     from distlaunch.local.compare import page
     from distlaunch.local.compare.verdict import judge
-    from distlaunch.text import table
 
     verdict = judge(comparison.figures, cores=comparison.cores)
     if comparison.is_interrupted:
@@ -100,8 +99,9 @@ def _report(console: Console, comparison: Comparison, *, as_json: bool) -> None:
         console.result(json.dumps(page.to_json(comparison, verdict)))
     else:
         chart = page.speed_chart(comparison)
-        parts = [table(page.rows(comparison)), chart, verdict.text]
-        console.result("\n\n".join(filter(None, parts)))
+        console.draw(page.table(comparison))
+        for part in filter(None, (chart, verdict.text)):
+            console.draw("", part)
     try:
         without_charts = page.write_files(comparison, verdict)
     except OSError as error:

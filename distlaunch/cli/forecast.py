@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from distlaunch.cli import completion, options, runs
-from distlaunch.cli.settings import show
+from distlaunch.cli.settings import draw, show
 from distlaunch.errors import DistlaunchError, UsageError
 
 if TYPE_CHECKING:
@@ -96,7 +96,10 @@ def command(
         raise DistlaunchError("; ".join(refusals))
     for refusal in refusals:
         console.log(refusal, "warning")
-    show(json.dumps(to_json(shapes, refusals)) if as_json else to_text(shapes))
+    if as_json:
+        show(json.dumps(to_json(shapes, refusals)))
+    else:
+        draw(*to_text(shapes))
 
 
 def _parse(text: str) -> tuple[str, str | None, int]:

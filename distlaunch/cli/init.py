@@ -10,7 +10,7 @@ import click
 
 from distlaunch import resources, scaffold
 from distlaunch.cli import completion
-from distlaunch.cli.settings import show
+from distlaunch.cli.settings import draw, show
 from distlaunch.errors import UsageError
 from distlaunch.text import plural
 
@@ -57,7 +57,7 @@ def _show_starters() -> None:
     known = resources.starters()
     width = max(map(len, known))
     for name, facts in known.items():
-        show(f"{name:{width}}  {facts['description']}")
+        draw(f"{name:{width}}  {facts['description']}")
 
 
 def _show_next(project: scaffold.Scaffold, folder: Path, starter: str) -> None:

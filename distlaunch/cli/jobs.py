@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from distlaunch.cli import completion, options
-from distlaunch.cli.settings import show
+from distlaunch.cli.settings import draw, show
 from distlaunch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def list_jobs(
     if as_json:
         show(_json([job.as_json() for job in newest]))
     elif newest:
-        show(display.job_listing(newest))
+        draw(display.job_listing(newest))
     else:
         hint = "" if all_jobs else " submitted by distlaunch (--all lists others)"
         settings.console().log(f"no jobs in project {engine.project}, region {engine.region}{hint}")
@@ -183,7 +183,7 @@ def cancel(_: Settings, located: LocatedJob, *, as_json: bool) -> None:
     if as_json:
         show(json.dumps({"id": name, "name": job.name, "cancelled": True}))
     else:
-        show(f"cancelling {name}; 'distlaunch status {name}' shows when it has ended")
+        draw(f"cancelling {name}; 'distlaunch status {name}' shows when it has ended")
 
 
 @click.command("resubmit", cls=options.NamedPassthroughCommand)

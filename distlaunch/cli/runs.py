@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from distlaunch.cli import completion, options
-from distlaunch.cli.settings import show
+from distlaunch.cli.settings import draw, show
 from distlaunch.errors import DistlaunchError, GoogleError, UsageError
 from distlaunch.paths import CHECKPOINTS, EXPORT, LOGS, MODEL
 
@@ -35,7 +35,7 @@ def list_runs(settings: Settings, limit: int, *, as_json: bool) -> None:
     if as_json:
         show(_json([run.as_json() | {"metrics": run.facts.metrics} for run in runs]))
     elif runs:
-        show(display.listing(runs))
+        draw(display.listing(runs))
     else:
         settings.console().log("no local runs here; 'distlaunch local' makes one")
 
@@ -64,7 +64,7 @@ def show_view(view: RunView, *, as_json: bool) -> None:
     if as_json:
         show(_json(view.as_json() | {"metrics": view.facts.metrics}))
     else:
-        show(display.whole(view))
+        draw(*display.whole(view))
 
 
 @click.command("diff")
@@ -82,7 +82,7 @@ def diff(settings: Settings, locator: JobLocator, *, one: str, other: str, as_js
         rows = [{"name": name, "a": a, "b": b} for name, a, b in found]
         show(_json({"a": first.id, "b": second.id, "differences": rows}))
     elif found:
-        show(display.comparison(first, second))
+        draw(display.comparison(first, second))
     else:
         settings.console().log(f"{first.id} and {second.id} do not differ")
 
@@ -120,7 +120,7 @@ def prune(
     old = runs_to_remove(listed, keep=keep, older_than=older_than)
     runs = [view.with_disk_use(run) for run in old]
     if runs and not as_json:
-        show(display.listing(runs))
+        draw(display.listing(runs))
     if runs and not is_confirmed and not _confirm(f"remove {_size_of(runs)}?"):
         raise click.Abort
     removed = [run for run in runs if remove_run(project, run)]

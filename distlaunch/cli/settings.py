@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.events import Level
+    from distlaunch.text import Table
     from distlaunch.ui.console import Console
 
 
@@ -36,8 +37,16 @@ class Settings:
             show(f"kept {file} as {copy}")
 
 
+def draw(*parts: str | Table) -> None:
+    """Print a result for a person on stdout, within the width of a terminal."""
+    from distlaunch.ui.console import fitted
+
+    for part in parts:
+        show(fitted(part, 1))
+
+
 def show(line: str) -> None:
-    """Print a result on stdout; BrokenPipeError or OutputError is raised if that fails."""
+    """Print a result on stdout as it is; BrokenPipeError or OutputError is raised if that fails."""
     from distlaunch.ui.console import visible
 
     try:

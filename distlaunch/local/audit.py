@@ -10,7 +10,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.local.output import EventFile
-from distlaunch.text import join_names, plural, table
+from distlaunch.text import Table, join_names, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -77,7 +77,7 @@ def judge(attempts: Sequence[Mapping[str, Iterable[TaskEvent]]]) -> Finding:
     tasks = [report.task for report in reports[-1]]
     lines = ([] if problems else [training.proof(tasks)]) + training.notes()
     rows = [_row(task, reports, training) for task in tasks]
-    return Finding(_marked(problems), "\n".join([*_marked(lines), table([_HEAD, *rows])]))
+    return Finding(_marked(problems), "\n".join([*_marked(lines), str(Table([_HEAD, *rows]))]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from distlaunch.job import machine_catalogue
 from distlaunch.job.model import Machine
 from distlaunch.job.vertex.view import machine_of
 from distlaunch.price.book import FILE_NAME, load_prices
-from distlaunch.text import duration, table
+from distlaunch.text import Table, duration
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -220,12 +220,13 @@ def compare_machines(
     return tuple(sorted(options, key=_by_price))
 
 
-def format_options(options: Sequence[MachineOption]) -> str:
+def format_options(options: Sequence[MachineOption]) -> Table:
     """Return a table with a line for each option, without empty columns."""
     heads = ("machine", "accelerators", "vCPUs", "GB", "an hour", "")
     rows = [_row(option) for option in options]
     is_filled = [any(column) for column in zip(*rows, strict=True)]
-    return table(tuple(compress(row, is_filled)) for row in (heads, *rows))
+    shown = [tuple(compress(row, is_filled)) for row in (heads, *rows)]
+    return Table(shown, optional=[n for n, head in enumerate(shown[0]) if head in ("vCPUs", "GB")])
 
 
 def _machines(request: JobRequest, catalogue: Catalogue, today: dt.date) -> Iterator[Machine]:

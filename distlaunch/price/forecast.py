@@ -18,7 +18,7 @@ from distlaunch.job.vertex.view import JobRequest, PoolRequest
 from distlaunch.local.host_resources import this_machine
 from distlaunch.price import estimate_cost, load_prices
 from distlaunch.price.step_time import LOCAL, Range, Target, forecast_step, pareto_front
-from distlaunch.text import table
+from distlaunch.text import Table
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -33,6 +33,8 @@ _DEFAULT_REGION = "us-central1"
 _START = Range(120, 300, 900)  # seconds: machines, image and TensorFlow
 _LOCAL_START = Range(5, 15, 40)
 _HOUR = 3600
+_HEADS = ("machine", "workers", "rows", "step", "examples/s", "time", "money", "")
+_OPTIONAL = (_HEADS.index("examples/s"), _HEADS.index("rows"))
 
 
 NOT_INCLUDED = "validation, checkpoints and what is done between epochs"
@@ -261,16 +263,15 @@ def to_json(shapes: Sequence[Shape], refusals: Sequence[str]) -> dict[str, Any]:
     return {"shapes": rows, "refused": list(refusals), "not_included": NOT_INCLUDED}
 
 
-def to_text(shapes: Sequence[Shape]) -> str:
+def to_text(shapes: Sequence[Shape]) -> list[str | Table]:
     """Return a table, and the source of each figure."""
     best = best_shapes(shapes)
-    heads = ("machine", "workers", "rows", "step", "examples/s", "time", "money", "")
-    rows = [heads, *(_row(shape, is_best=shape in best) for shape in shapes)]
+    rows = [_HEADS, *(_row(shape, is_best=shape in best) for shape in shapes)]
     if not any(shape.cost for shape in shapes):
         rows = [row[:-2] for row in rows]  # no money
-    lines = [table(rows), ""]
+    parts: list[str | Table] = [Table(rows, optional=_OPTIONAL), ""]
     if best:
-        lines.append("* no other cluster here is both faster and cheaper")
+        parts.append("* no other cluster here is both faster and cheaper")
     notes: dict[str, dict[str, list[int]]] = {}
     for shape in shapes:
         for part, source in shape.sources.items():
@@ -279,8 +280,8 @@ def to_text(shapes: Sequence[Shape]) -> str:
     for note, machines in notes.items():
         is_of_all = sum(map(len, machines.values())) == len(shapes)
         of = [f"{name} x {','.join(map(str, counts))}" for name, counts in machines.items()]
-        lines.append(note if is_of_all else f"{note} [{'; '.join(of)}]")
-    return "\n".join([*lines, f"not included: {NOT_INCLUDED}"])
+        parts.append(note if is_of_all else f"{note} [{'; '.join(of)}]")
+    return [*parts, f"not included: {NOT_INCLUDED}"]
 
 
 def _row(shape: Shape, *, is_best: bool) -> tuple[str, ...]:

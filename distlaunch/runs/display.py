@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.summary import PARTS, describe
-from distlaunch.text import duration, plural, table
+from distlaunch.text import Table, duration, plural
 from distlaunch.timestamps import clock_time
 from distlaunch.ui import chart
 
@@ -36,20 +36,23 @@ _NOT_COMPARED = (
 )
 
 
-def listing(runs: Sequence[RunView]) -> str:
+def listing(runs: Sequence[RunView]) -> Table:
     """Return a table of local runs, one per line."""
     heads = ("RUN", "STATE", "TASKS", "STARTED", "TOOK", "SIZE", "LAST METRICS")
-    return table([heads, *map(_row, runs)], flush_left=True)
+    rows = [heads, *map(_row, runs)]
+    size, tasks, metrics = heads.index("SIZE"), heads.index("TASKS"), len(heads) - 1
+    return Table(rows, flush_left=True, optional=(size, tasks), folded=(metrics,))
 
 
-def job_listing(jobs: Sequence[RunView]) -> str:
+def job_listing(jobs: Sequence[RunView]) -> Table:
     """Return a table of jobs, one per line."""
-    return table(
-        [("JOB", "NAME", "STATE", "CREATED", "TOOK"), *map(_job_row, jobs)], flush_left=True
-    )
+    heads = ("JOB", "NAME", "STATE", "CREATED", "TOOK")
+    name, took = heads.index("NAME"), heads.index("TOOK")
+    rows = [heads, *map(_job_row, jobs)]
+    return Table(rows, flush_left=True, optional=(took,), folded=(name,))
 
 
-def whole(view: RunView) -> str:
+def whole(view: RunView) -> list[str | Table]:
     """Return all about a run or a job: facts, its summary, and a chart of its metrics by epoch."""
     facts = [
         (view.kind, view.id),
@@ -73,13 +76,14 @@ def whole(view: RunView) -> str:
     ]
     known = [(name, text) for name, text in facts if text]
     width = max(len(name) for name, _ in known)
-    parts = ["\n".join(f"{name.ljust(width)}  {text}" for name, text in known)]
+    parts: list[str | Table] = [f"{name.ljust(width)}  {text}" for name, text in known]
     if view.failure and (text := view.failure.text(with_lines=True)):
-        parts.append(text)
+        parts += ["", text]
     if view.summary:
-        parts.append(describe({k: v for k, v in view.summary.items() if k != "tasks"}))
-        parts += [drawn for drawn in _charts(view.facts) if drawn]
-    return "\n\n".join(parts)
+        parts += ["", *describe({k: v for k, v in view.summary.items() if k != "tasks"})]
+    for drawn in _charts(view.facts):
+        parts += ["", drawn]
+    return parts
 
 
 def differences(one: RunView, other: RunView) -> list[tuple[str, Any, Any]]:
@@ -93,10 +97,10 @@ def differences(one: RunView, other: RunView) -> list[tuple[str, Any, Any]]:
     ]
 
 
-def comparison(one: RunView, other: RunView) -> str:
+def comparison(one: RunView, other: RunView) -> Table:
     """Return a table of what differs between two."""
     rows = [(name, *map(_text, values)) for name, *values in differences(one, other)]
-    return table([("", one.id, other.id), *rows], flush_left=True)
+    return Table([("", one.id, other.id), *rows], flush_left=True, folded=(0, 1, 2))
 
 
 def progress_bar(progress: DownloadProgress) -> str:
@@ -149,7 +153,8 @@ def _charts(summary: Summary) -> Iterator[str]:
             if x is not None and y is not None:
                 series.setdefault(metric, {}).setdefault(name, []).append((x, y))
     for group in series.values():
-        yield chart.lines(group)
+        if drawn := chart.lines(group):
+            yield drawn
 
 
 def _comparable(view: RunView) -> Iterator[tuple[str, Any]]:

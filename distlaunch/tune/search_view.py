@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch.events import JobChanged, TrialsChanged
 from distlaunch.job.trial import INFEASIBLE, SUCCEEDED, argument, best_trial, sort_trials
-from distlaunch.text import duration, plural, table
+from distlaunch.text import Table, duration, plural
 from distlaunch.ui.progress_view import ProgressView
 
 if TYPE_CHECKING:
@@ -91,15 +91,15 @@ class SearchView:
                 )
             )
         elif trials:
-            self._console.result(self.table(trials))
+            self._console.draw(self.table(trials))
             if best:
                 self._console.result(
                     f"\nbest: trial {best.id}; train with its parameters:\n  {command}"
                 )
         return best
 
-    def table(self, trials: Sequence[Trial]) -> str:
-        """Return the trials as text, the best first."""
+    def table(self, trials: Sequence[Trial]) -> Table:
+        """Return the trials, the best first."""
         names = list(self._study.parameters)
         heads = ["TRIAL", *names, self._study.metric, "STATE", "TIME"]
         rows = [
@@ -114,7 +114,9 @@ class SearchView:
             for trial in sort_trials(trials, self._study)
         ]
         cost = "COST (ESTIMATE)" if self._price and self._price.is_estimate else "COST"
-        return table([[*heads, *([cost] if self._price else [])], *rows], flush_left=True)
+        shown = [[*heads, *([cost] if self._price else [])], *rows]
+        left_out = [heads.index("TIME"), heads.index("STATE")]
+        return Table(shown, flush_left=True, optional=left_out)
 
     def _report_end(self, trial: Trial) -> None:
         values = ", ".join(f"{name} {_short(value)}" for name, value in trial.parameters.items())

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _MARKS = "*o+x#@%&"
+_LOG_SPAN = 100  # values that span more, and are positive, are shown on a logarithmic axis
 
 
 def bars(rows: Sequence[tuple[str, float, str]], width: int = 40) -> str:
@@ -27,7 +28,8 @@ def lines(
 ) -> str:
     """Return points of several series over common axes, each with a mark of its own.
 
-    Points that are not finite are left out; there is no chart without two values of x.
+    Points that are not finite are left out; there is no chart without two values of x. The axis of
+    y is logarithmic if values differ in size, such as a loss that falls from 100 to 0.1.
     """
     points = {
         name: [(x, y) for x, y in values if math.isfinite(x) and math.isfinite(y)]
@@ -38,11 +40,14 @@ def lines(
     if len(set(xs)) < 2:
         return ""
     low, high = min(ys), max(ys)
+    is_log = low > 0 and high / low > _LOG_SPAN
+    top, bottom = (math.log(high), math.log(low)) if is_log else (high, low)
     grid = [[" "] * width for _ in range(height)]
     for mark, values in zip(_MARKS * len(points), points.values(), strict=False):
         for x, y in values:
             column = round((x - min(xs)) / (max(xs) - min(xs)) * (width - 1))
-            row = round((high - y) / (high - low or 1) * (height - 1))
+            above = top - (math.log(y) if is_log else y)
+            row = round(above / (top - bottom or 1) * (height - 1))
             grid[row][column] = mark
     labels = [f"{high:.4g}", *[""] * (height - 2), f"{low:.4g}"]
     margin = max(map(len, labels))
@@ -55,6 +60,6 @@ def lines(
     below = [
         f" +{'-' * width}",
         f"  {first}{last.rjust(width - len(first))}",
-        "  " + "  ".join(f"{mark} {name}" for mark, name in marks),
+        "  " + "  ".join(f"{mark} {name}" for mark, name in marks) + " (log)" * is_log,
     ]
     return "\n".join([*rows, *(" " * margin + line for line in below)])

@@ -14,6 +14,7 @@ from distlaunch.errors import OutputError, output_error
 
 if TYPE_CHECKING:
     from distlaunch.events import Level
+    from distlaunch.text import Table
 
 LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error")
 TASK_COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
@@ -129,8 +130,13 @@ class Console:
         self._to_stdout(before + data[:-1].replace(b"\n", b"\n" + before) + b"\n")
 
     def result(self, text: str) -> None:
-        """Write a result to stdout."""
+        """Write a result to stdout as it is."""
         self._to_stdout(self._encoded(text) + b"\n")
+
+    def draw(self, *parts: str | Table) -> None:
+        """Write a result for a person to stdout, within the width of a terminal."""
+        for part in parts:
+            self.result(fitted(part, self._out.descriptor))
 
     def log(self, text: str, level: Level = "info") -> None:
         """Log a message to stderr; lines after the first are indented."""
@@ -140,7 +146,8 @@ class Console:
         if level in ("warning", "error"):
             name += " " + paint(f"{level}:", RED if level == "error" else YELLOW, self._err)
         quoted = text.removesuffix("\n").replace("\n", "\n    ")
-        self._to_stderr(self._encoded(f"{name} {quoted}\n"))
+        line = fitted(f"{name} {quoted}", self._err.descriptor)
+        self._to_stderr(self._encoded(line) + b"\n")
 
     @property
     def has_progress(self) -> bool:
@@ -196,6 +203,22 @@ def paint(text: str, colour: int, stream: OutputStream) -> str:
     return f"\x1b[{colour}m{text}{_RESET}"
 
 
+def fitted(part: str | Table, descriptor: int) -> str:
+    """Return text or a table within the width of a terminal; elsewhere lines are as long as needed.
+
+    Colours stay; other control characters are written out.
+    """
+    text = visible(str(part), keep_colours=True)
+    width = _width(descriptor)
+    if width is None or all(len(line) <= width for line in text.split("\n")):
+        return text
+    from distlaunch.ui import drawing  # it imports rich
+
+    if isinstance(part, str):
+        return drawing.fit(text, width)
+    return visible(drawing.fit(part, width), keep_colours=True)
+
+
 def visible(text: str, *, keep_colours: bool = False) -> str:
     r"""Return text with its control characters written out, except tabs and newlines.
 
@@ -221,6 +244,14 @@ def _written_out(match: re.Match[str]) -> str:
 def _with_reset(line: str) -> str:
     last = line.rfind("\x1b")
     return line if last < 0 or line.startswith((_RESET, "\x1b[m"), last) else line + _RESET
+
+
+def _width(descriptor: int) -> int | None:
+    """Return the columns of a terminal, None for another file or if they are unknown."""
+    try:
+        return (_is_capable() and os.get_terminal_size(descriptor).columns) or None
+    except OSError:
+        return None
 
 
 def _size(terminal: int) -> tuple[int, int]:

@@ -126,7 +126,7 @@ class ProgressView:
         self._wait_for("")
         summary = summary or self._summary
         if summary:  # the task's own lines, once shown, have had its epochs
-            self.console.result(describe(summary, with_epochs=not self._shown))
+            self.console.draw(*describe(summary, with_epochs=not self._shown))
         else:
             self.console.log(f"done; the tasks' output is in {logs}")
 
@@ -253,17 +253,18 @@ class Progress:
 
     def _line(self, numbers: Mapping[str, float], loss: float | None) -> str:
         step, total = numbers["step"], self._total("epochs", "steps_per_epoch")
-        parts = [f"step {step:.0f}{_of(total)}"]
+        speed = self._steps_per_second(step, numbers.get("time"))
+        parts: list[str] = []  # the first ones fit into any terminal
+        if speed and 0 <= step < total:
+            parts.append(f"{duration((total - step) / speed)} left")
         if "epoch" in numbers:
-            parts.insert(0, f"epoch {numbers['epoch']:.0f}{_of(self._total('epochs'))}")
+            parts.append(f"epoch {numbers['epoch']:.0f}{_of(self._total('epochs'))}")
+        parts.append(f"step {step:.0f}{_of(total)}")
         if loss is not None:
             parts.append(f"loss {loss:.4g}")
-        speed = self._steps_per_second(step, numbers.get("time"))
         rate = self._rate or self._plan.get("global_batch", 0) * speed
         if rate:
             parts.append(f"{rate:,.0f} examples/s")
-        if speed and 0 <= step < total:
-            parts.append(f"{duration((total - step) / speed)} left")
         bar = f"{_bar(step / total)} " if total else ""
         return bar + " · ".join(parts)
 

@@ -19,12 +19,12 @@ def test_line_grows_with_what_is_known():
     assert progress.update(READY) == "epoch 1 · step 1"
     assert progress.update(step(2, 10.0)) == "[--------------------] epoch 1/5 · step 2/115"
     assert progress.update(step(12, 10.5, loss=0.31234)) == (
-        "[##------------------] epoch 1/5 · step 12/115 · loss 0.3123 · 1,280 examples/s · "
-        "5.2 s left"
+        "[##------------------] 5.2 s left · epoch 1/5 · step 12/115 · loss 0.3123 · "
+        "1,280 examples/s"
     )
     progress.update({"event": "epoch", "epoch": 1, "examples_per_second": 9000.4})
     assert progress.update(step(24, 12.0, epoch=2, loss=0.3)) == (
-        "[####----------------] epoch 2/5 · step 24/115 · loss 0.3 · 9,000 examples/s · 8.3 s left"
+        "[####----------------] 8.3 s left · epoch 2/5 · step 24/115 · loss 0.3 · 9,000 examples/s"
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.files import atomic_write
 from distlaunch.summary import PARTS
-from distlaunch.text import duration
+from distlaunch.text import Table, duration
 from distlaunch.ui.chart import bars
 
 if TYPE_CHECKING:
@@ -34,6 +34,13 @@ def rows(comparison: Comparison) -> list[list[str]]:
     """Return a head and a row per variant; milliseconds of a step and its parts."""
     head = ["variant", "examples/s", "min-max", "speed-up", "efficiency", "step ms", *PARTS, "run"]
     return [head, *map(_row, comparison.figures)]
+
+
+def table(comparison: Comparison) -> Table:
+    """Return the rows for a terminal; a narrow one leaves out the parts of a step last."""
+    shown = rows(comparison)
+    least = ("run", "min-max", *reversed(PARTS))
+    return Table(shown, optional=[shown[0].index(name) for name in least])
 
 
 def _row(figures: VariantFigures) -> list[str]:

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from distlaunch.ui.chart import lines
+
+FALLING = [(float(x), 10.0 ** (2 - x)) for x in range(5)]  # 100 to 0.01
+
+
+def rows_of_marks(chart: str) -> list[int]:
+    return [number for number, line in enumerate(chart.split("\n")) if "|" in line and "*" in line]
+
+
+def test_losses_of_several_sizes_have_a_logarithmic_axis():
+    chart = lines({"loss": FALLING}, height=9)
+    assert rows_of_marks(chart) == [0, 2, 4, 6, 8]
+    assert chart.endswith("* loss (log)")
+
+
+def test_an_accuracy_and_a_value_of_zero_have_a_linear_axis():
+    assert "(log)" not in lines({"accuracy": [(1.0, 0.2), (2.0, 0.9)]})
+    chart = lines({"loss": [*FALLING, (5.0, 0.0)]}, height=9)
+    assert "(log)" not in chart
+    assert rows_of_marks(chart) == [0, 7, 8]
