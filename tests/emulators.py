@@ -1,4 +1,4 @@
-"""`distlaunch emulator` as a process, for tests of what speaks to it."""
+"""`distlaunch emulator` as a process or in this one, for tests of what speaks to it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ import termios
 import time
 import urllib.request
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+
+from failing_calls import FailingEmulator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 PROJECT, REGION = "demo-project", "us-central1"
 PATIENCE = 60.0  # seconds
-FAILING = Path(__file__).with_name("failing_calls.py")
 _NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -31,7 +32,7 @@ class Emulator:
 
     url: str
     storage: Path
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] | None = None
 
     @property
     def environment(self) -> dict[str, str]:
@@ -61,22 +62,28 @@ class Emulator:
 
 
 @contextlib.contextmanager
-def running(
-    folder: Path,
-    *words: str,
-    project: Path | None = None,
-    call_faults: str = "",
-    **variables: str,
-) -> Iterator[Emulator]:
-    """Run one with its buckets in a folder, and jobs as processes unless the words differ.
+def serving(folder: Path, faults: str = "", call_faults: str = "") -> Iterator[Emulator]:
+    """Run one in this process, which has imported what one needs, with its buckets in a folder.
 
-    Processes run in `project`, by default the same folder; calls fail by `call_faults`, see
-    failing_calls.py; `variables` are added to the environment.
+    Jobs are processes that run there; see failing_calls.py for faults of calls.
     """
-    program = [str(FAILING), call_faults] if call_faults else ["-m", "distlaunch"]
+    options = {"storage": folder, "faults": faults, "call_faults": call_faults}
+    with FailingEmulator(project_dir=folder, **options) as emulator:
+        yield Emulator(emulator.url, folder)
+
+
+@contextlib.contextmanager
+def running(
+    folder: Path, *words: str, project: Path | None = None, **variables: str
+) -> Iterator[Emulator]:
+    """Run one as a process, with its buckets in a folder; jobs are processes by default.
+
+    Processes run in `project`, by default the same folder; `variables` are added to the
+    environment.
+    """
     words = ("--run-with=process", f"--project-dir={project or folder}", *words)
     process = subprocess.Popen(
-        [sys.executable, *program, "emulator", "--port=0", f"--storage={folder}", *words],
+        [sys.executable, "-m", "distlaunch", "emulator", "--port=0", f"--storage={folder}", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

@@ -1,6 +1,4 @@
-"""An emulator some of whose calls fail, in this process or, as a script, in one of its own.
-
-    python failing_calls.py 503:0.3@list,lost@create#1 emulator --port=0
+"""An emulator some of whose calls fail, such as by "503:0.3@list,lost@create#1".
 
 A fault is NAME[:SHARE][@CALL][#N[-M]], or seed:N for the random numbers of the shares. NAME is a
 key of ANSWERS, `reset` (the connection is closed before the call has an effect), `lost` (it is
@@ -17,17 +15,15 @@ import re
 import select
 import socket
 import struct
-import sys
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from werkzeug.wrappers import Response
 
-from distlaunch.emulator import emulator
 from distlaunch.emulator.buckets import BucketService
+from distlaunch.emulator.emulator import Emulator
 from distlaunch.emulator.http import ApiError
 from distlaunch.emulator.jobs import message_types
 from distlaunch.emulator.logs import LogStore
@@ -77,7 +73,7 @@ class CallFault:
 
 
 @dataclass
-class FailingEmulator(emulator.Emulator):
+class FailingEmulator(Emulator):
     """An emulator with faults of calls."""
 
     call_faults: str = ""
@@ -167,10 +163,3 @@ def _answer(name: str, call: str, project: str) -> Response:
     error = ApiError(code, text, status=status, **({"ErrorInfo": info} if reason else {}))
     headers = {"Retry-After": "1"} if code == 503 else None
     return Response(json.dumps(error.body), code, headers, content_type="application/json")
-
-
-if __name__ == "__main__":
-    from distlaunch.__main__ import main
-
-    emulator.Emulator = partial(FailingEmulator, call_faults=sys.argv.pop(1))
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""A project whose job may be moved between three regions, and commands that launch it."""
+"""A project whose job may be moved between regions, and commands that launch it."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ project: demo-project
 region: us-central1
 bucket: gs://demo-bucket
 module: trainer
-scheduling: {{max_wait: 1s, regions: [us-central1, us-east4, europe-west4]}}
 cluster:
   chief: {{machine: n1-standard-4}}
 """
-TRAINER = "import sys, time; time.sleep(float(sys.argv[-1])) if sys.argv[1:] else None\n"
+MOVE = "scheduling: {max_wait: 1s, regions: [us-central1, us-east4, europe-west4]}\n"
+TRAINER = "import sys, time; sys.argv[1:] and time.sleep(float(sys.argv[-1])); print('trained')\n"
 # Without the checks, which would take a fault or a moment that is meant for a launch.
 SUBMIT = ("submit", "--image=localhost:5000/digits:1", "--no-check")
 PROGRAM = ("distlaunch",)
 KILLED = Path(__file__).with_name("submit") / "killed.py"
 
 
-def write_project(folder: Path) -> Path:
-    """Write a project, whose job has the folder's name, into a folder; return it."""
+def write_project(folder: Path, *more: str) -> Path:
+    """Write a project, whose job has the folder's name and more keys, into a folder; return it."""
     folder.mkdir(exist_ok=True)
-    (folder / "distlaunch.yaml").write_text(JOB_FILE.format(name=folder.name))
+    (folder / "distlaunch.yaml").write_text("".join((JOB_FILE.format(name=folder.name), *more)))
     (folder / "trainer.py").write_text(TRAINER)
     return folder
 

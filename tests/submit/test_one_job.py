@@ -9,7 +9,7 @@ import subprocess
 
 import emulators
 import pytest
-from launches import REGIONS, SUBMIT, jobs_of, start_submit, write_project
+from launches import REGIONS, jobs_of, start_submit
 
 LAWS = bool(os.environ.get("DISTLAUNCH_TEST_LAWS"))  # make laws
 PLACES = ("stockout:us-central1", "no-start:us-central1", "stockout:us-east4", "no-start:us-east4")
@@ -27,36 +27,26 @@ LAST_MOMENT = 32  # of a command that is killed; see killed.py
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def project(tmp_path):
-    return write_project(tmp_path / "digits")
-
-
-@pytest.fixture
-def submit(project, cli):
-    return lambda emulator, *words: cli(*SUBMIT, *words, cwd=project, env=emulator.environment)
-
-
-def test_an_error_while_following_leaves_the_launch_open(project, submit):
-    with emulators.running(project, call_faults="denied@get#2-4") as emulator:
+def test_an_error_while_following_leaves_the_launch_open(project, submit, records):
+    with emulators.serving(project, call_faults="denied@get#2-4") as emulator:
         results = [submit(emulator, "--", "600") for _ in range(3)]
         assert [result.returncode for result in results] == [1, 1, 1]
         resumed = submit(emulator, "--detach", "--", "600")
         assert resumed.returncode == 0, resumed.stderr
         emulator.wait("RUNNING")
         assert jobs_of(emulator, "digits") == [("us-central1", "RUNNING")]
-    [record] = project.glob(".distlaunch/jobs/*.json")
+    [record] = records(project)
+    remedy = (
+        f"run the same command again to follow it, or 'distlaunch cancel {record['launch_id']}'"
+    )
     for result in results:
-        assert (
-            "the job may still be running: run the same command again to follow it, or "
-            f"'distlaunch cancel {record.stem}'"
-        ) in result.stderr
-    assert json.loads(record.read_text())["is_open"] is False
+        assert f"the job may still be running: {remedy}" in result.stderr
+    assert record["is_open"] is False
 
 
 def test_two_commands_that_follow_one_launch_move_it_once(project):
-    faults = "--faults=stockout:us-central1,slow-states:1"
-    with emulators.running(project, faults) as emulator:
+    faults = "stockout:us-central1,slow-states:1"
+    with emulators.serving(project, faults) as emulator:
         words = "--set=scheduling.max_wait=1h"
         commands = [start_submit(project, emulator, words) for _ in range(2)]
         ends = [(command.communicate()[1], command.returncode) for command in commands]
@@ -69,8 +59,8 @@ def test_two_commands_that_follow_one_launch_move_it_once(project):
 
 
 def test_a_job_that_cannot_be_cancelled_is_followed_on_and_the_users_cancel_ends_it(project, cli):
-    faults = "--faults=no-start:us-central1"
-    with emulators.running(project, faults, call_faults="denied@cancel#1") as emulator:
+    faults = "no-start:us-central1"
+    with emulators.serving(project, faults, "denied@cancel#1") as emulator:
         command = start_submit(project, emulator)
         assert command.stderr
         assert any("the job is not moved, as it cannot be cancelled" in x for x in command.stderr)
@@ -84,7 +74,7 @@ def test_a_job_that_cannot_be_cancelled_is_followed_on_and_the_users_cancel_ends
 def test_a_running_job_that_was_to_be_moved_and_that_the_user_cancels_is_not_moved(
     project, submit, cli
 ):
-    with emulators.running(project) as emulator:
+    with emulators.serving(project) as emulator:
         assert submit(emulator, "--detach", "--", "600").returncode == 0
         [path] = project.glob(".distlaunch/jobs/*.json")
         # What a command leaves that is killed before it cancels the job.
@@ -118,7 +108,7 @@ def test_at_most_one_job_is_alive_whatever_happens(seed, project, submit, python
         drawn.remove(SLOW)
         faults += f",{SLOW}"
     call_faults, kills = ",".join([*drawn, f"seed:{seed}"]), 0
-    with emulators.running(project, f"--faults={faults}", call_faults=call_faults) as emulator:
+    with emulators.serving(project, faults, call_faults) as emulator:
         for _ in range(MOST_COMMANDS):
             killed = ["killed", str(draw.randrange(LAST_MOMENT))]
             program = killed if draw.random() < 0.6 else ["distlaunch"]
