@@ -153,30 +153,6 @@ def test_the_trainer_gets_one_global_batch_or_those_to_compare(tensorflow, proje
     ]
 
 
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        ([], "one variant is nothing to compare: give two numbers of workers or more, such as 1,2"),
-        (["1"], "one variant is nothing to compare: give two numbers of workers or more, such as"),
-        (["1,two"], "1,two: 'two' is neither a number of workers (1 to"),
-        (["trainer,1"], "trainer,1: each variant once (trainer is 1)"),
-        (["1,2", "--workers", "2"], "no such option '--workers'; use --set cluster.workers.count="),
-        (["--batch-sizes", "8,x"], "--batch-sizes 8,x: 'x' is not a number of rows"),
-        (["--batch-sizes", "1,8"], "--batch-sizes 1,8: 1 row for 2 workers: each needs one"),
-        (
-            ["fit,trainer", "--", "python", "x"],
-            "fit needs the project's trainer, not a program",
-        ),
-        (["1,2", "--", "--job-dir", "x"], "--job-dir after '--': each run has a"),
-    ],
-)
-def test_wrong_usage_is_one_line_and_2(compare, tmp_path, words, problem):
-    done = compare(*words)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert done.stderr.startswith(f"distlaunch: error: {problem}")
-    assert not (tmp_path / ".distlaunch").exists()
-
-
 def test_without_matplotlib_there_are_no_charts(run, project, monkeypatch):
     monkeypatch.setattr("distlaunch.local.compare.page.find_spec", lambda _: None)
     done = run("compare", "1,2", "--rounds=1", *RUN, cwd=project)

@@ -102,21 +102,6 @@ def test_every_command_on_windows_names_wsl(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["inti"], "no such command 'inti'. Did you mean 'init'? (see 'distlaunch --help')"),
-        (
-            ["init", "--forse"],
-            "no such option '--forse'. Did you mean '--force'? (see 'distlaunch init --help')",
-        ),
-        (["tf-config"], "missing option '--hosts' (see 'distlaunch tf-config --help')"),
-    ],
-)
-def test_wrong_usage_is_one_line_and_2(run, words, line):
-    assert run(*words) == (2, "", f"distlaunch: error: {line}\n")
-
-
-@pytest.mark.parametrize(
     ("problem", "code", "lines"),
     [
         (DistlaunchError("no way"), 1, "distlaunch: error: no way\n"),

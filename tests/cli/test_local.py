@@ -66,32 +66,6 @@ def printed_by(done: subprocess.CompletedProcess[str], task: str) -> dict:
     return json.loads(lines[0].partition("| ")[2])
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        (
-            "--kill worker:2@step=4",
-            "--kill worker:2@step=4: no such task in this cluster; there are",
-        ),
-        (
-            "--workers 2 python any.py",
-            "'python': put programs and their arguments after '--': distlaunch",
-        ),
-        ("--workers 1001", "--workers 1001: expected no more than 1,000 tasks on one machine"),
-        (
-            "-- --epochs 3 --restarts=1",
-            "--restarts after '--' is passed to the program; put it before",
-        ),
-        ("--resume one --job-dir two -- true", "--resume one and --job-dir two are two folders; "),
-    ],
-)
-def test_wrong_usage_is_one_line_and_2(local, project, line, expected):
-    done = local(line)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert done.stderr.startswith(f"distlaunch: error: {expected}")
-    assert not (project / ".distlaunch").exists()
-
-
 def test_without_a_job_file_tasks_and_program_are_needed(local):
     done = local("")
     assert (done.returncode, done.stdout) == (1, "")

@@ -322,22 +322,6 @@ def test_status_names_a_refused_launch(project, submit):
         assert "Google refused to create this job" in refused.err
 
 
-@pytest.mark.parametrize(
-    ("words", "content"),
-    [
-        (["--", "--detach"], "--detach after '--' is passed to the program"),
-        (["--job-dir", "here"], "--job-dir here: expected gs://BUCKET/FOLDER"),
-        (["--detach", "--notify", "true"], "--notify needs a job that is followed: leave out"),
-        (["--verbose"], "--verbose lists the image's files with --dry-run; add that"),
-        (["--endpoint", "http://example.com"], "--endpoint http://example.com: expected https"),
-    ],
-)
-def test_wrong_usage_is_one_line_and_2(words, content, submit):
-    done = submit(IMAGE, *words)
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert content in done.err
-
-
 @pytest.mark.usefixtures("user")
 def test_a_submit_asks_for_nothing_and_shows_the_price(project, serve, trusted, no_credentials):
     server = serve(in_turn(refused(403, "PERMISSION_DENIED", "No.")), trusted)

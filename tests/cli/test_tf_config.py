@@ -48,19 +48,3 @@ def test_a_task_that_the_cluster_does_not_have(run):
     problem = "no such task in this cluster; there are: chief, worker:0, …, worker:18"
     done = run("tf-config", "--hosts", hosts, "--task", "worker:19")
     assert done == (2, "", f"distlaunch: error: --task worker:19: {problem}\n")
-
-
-@pytest.mark.parametrize(
-    ("hosts", "problem"),
-    [
-        ("a,b,a:2222", "duplicate host a:2222; each task needs its own address"),
-        ("a,,b", "'' is not a host with a port from 1 to 65535, such as a:2222, b or [::1]:2222"),
-        ("a:65536", "'a:65536' is not a host"),
-        ("::1", "'::1' is not a host"),
-        ("[::x]:1", "'[::x]:1' is not a host"),
-    ],
-)
-def test_wrong_hosts_are_one_line(run, hosts, problem):
-    done = run("tf-config", "--hosts", hosts)
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert done.err.startswith(f"distlaunch: error: --hosts: {problem}")

@@ -336,23 +336,7 @@ def test_ctrl_c_ends_a_search_whose_reader_takes_nothing(project):
         os.close(write)
 
 
-def test_wrong_usage(tune, project):
-    lines = {
-        ("--local", "--region=r"): "--region is for tuning jobs; remove it, or --local",
-        ("--local", ".."): "'..': expected the name of a folder for the search, without '/'",
-        ("--local", "/tmp/x"): "'/tmp/x': expected the name of a folder",
-        ("--local", "--attach"): "--attach is for tuning jobs; remove it, or --local",
-        ("--workers=2",): "--workers is for --local; add that, or --set cluster.workers.count=N",
-        (
-            "--local",
-            "--",
-            "--job-dir=x",
-        ): "--job-dir after '--': each trial has a job folder of its",
-    }
-    for words, message in lines.items():
-        done = tune(*words)
-        assert (done.code, done.out) == (2, "")
-        assert f"error: {message}" in done.err
+def test_without_a_tuning_section(tune, project):
     (project / "distlaunch.yaml").write_text(JOB_FILE.removesuffix(TUNING))
     for words in ((), ("--local",)):
         done = tune(*words)
@@ -431,15 +415,6 @@ def test_a_tuning_job_is_moved_to_the_next_region(tune, project):
         assert "no machines in us-central1; moving the job to us-east1\n" in done.err
         result = load_checked("tune", done.out)
         assert (result["state"], len(result["trials"])) == ("SUCCEEDED", 3)
-
-
-@pytest.mark.parametrize(
-    "words", [["--trials=9"], ["--set=name=other"], ["--dry-run"], ["--", "a"]]
-)
-def test_what_a_job_that_exists_cannot_have_is_refused(tune, words):
-    done = tune("--attach", *words)
-    assert (done.code, done.out) == (2, "")
-    assert "--attach" in done.err
 
 
 def test_the_table_is_live_on_a_terminal(project):

@@ -8,7 +8,22 @@ from click.testing import CliRunner
 from distlaunch.cli import COMMANDS, distlaunch, main
 from distlaunch.errors import DistlaunchError
 
+JOB_FILE = """\
+name: digits
+module: trainer
+cluster:
+  chief: {machine: n1-standard-4}
+  workers: {machine: n1-standard-4, count: 1}
+tuning: {metric: loss, goal: minimize, trials: 2, parameters: {rate: {values: [a, b]}}}
+"""
 TO_PROGRAM = "after '--': distlaunch"
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / "distlaunch.yaml").write_text(JOB_FILE)
+    (tmp_path / "trainer.py").touch()
+    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -38,12 +53,58 @@ TO_PROGRAM = "after '--': distlaunch"
         ("local --workers two", "--workers: expected a whole number, 1 or more, got 'two' (see"),
         ("local --workers 0", "--workers: expected a whole number, 1 or more, got 0 (see"),
         ("local --devices 65", "--devices: expected a whole number, 1 to 64, got 65 (see"),
+        ("inti", "no such command 'inti'. Did you mean 'init'? (see 'distlaunch --help')"),
+        ("init --forse", "'--forse'. Did you mean '--force'? (see 'distlaunch init --help')"),
+        ("tf-config", "missing option '--hosts' (see 'distlaunch tf-config --help')"),
+        (
+            "local --kill worker:2@step=4",
+            "no such task in this cluster; there are: chief, worker:0",
+        ),
+        ("local --workers 1001", "--workers 1001: expected no more than 1,000 tasks on one m"),
+        ("local -- --restarts=1", "--restarts after '--' is passed to the program; put it before"),
+        ("local --resume a --job-dir b -- true", "--resume a and --job-dir b are two folders; "),
+        ("submit -- --detach", "--detach after '--' is passed to the program"),
+        ("submit --job-dir here", "--job-dir here: expected gs://BUCKET/FOLDER"),
+        ("submit --detach --notify true", "--notify needs a job that is followed: leave out"),
+        ("submit --verbose", "--verbose lists the image's files with --dry-run; add that"),
+        ("submit --endpoint http://a.com", "--endpoint http://a.com: expected https"),
+        ("tune --local --region=r", "--region is for tuning jobs; remove it, or --local"),
+        ("tune --local ..", "'..': expected the name of a folder for the search, without '/'"),
+        ("tune --local /tmp/x", "'/tmp/x': expected the name of a folder"),
+        ("tune --local --attach", "--attach is for tuning jobs; remove it, or --local"),
+        ("tune --workers=2", "--workers is for --local; add that, or --set cluster.workers.c"),
+        ("tune --local -- --job-dir=x", "--job-dir after '--': each trial has a job folder of its"),
+        ("tune --attach --trials=9", "--attach"),
+        ("tune --attach --set=name=other", "--attach"),
+        ("tune --attach --dry-run", "--attach"),
+        ("tune --attach -- a", "--attach"),
+        ("compare", "one variant is nothing to compare: give two numbers of workers or more"),
+        ("compare 1", "one variant is nothing to compare: give two numbers of workers or more"),
+        ("compare 1,two", "1,two: 'two' is neither a number of workers (1 to"),
+        ("compare trainer,1", "trainer,1: each variant once (trainer is 1)"),
+        ("compare 1,2 --workers 2", "no such option '--workers'; use --set cluster.workers.count="),
+        ("compare --batch-sizes 8,x", "--batch-sizes 8,x: 'x' is not a number of rows"),
+        ("compare --batch-sizes 1,8", "--batch-sizes 1,8: 1 row for 2 workers: each needs one"),
+        ("compare fit,trainer -- python x", "fit needs the project's trainer, not a program"),
+        ("tf-config --hosts a,b,a:2222", "--hosts: duplicate host a:2222; each task needs its own"),
+        (
+            "tf-config --hosts a,,b",
+            "--hosts: '' is not a host with a port from 1 to 65535, such",
+        ),
+        ("tf-config --hosts a:65536", "--hosts: 'a:65536' is not a host"),
+        ("tf-config --hosts ::1", "--hosts: '::1' is not a host"),
+        ("tf-config --hosts [::x]:1", "--hosts: '[::x]:1' is not a host"),
+        ("emulator --faults no-star:x", "'no-star:x': no such fault; did you mean 'no-start'? ("),
+        ("emulator --port=0 --project-dir=a --run-with=process", "--project-dir a: no such folder"),
+        ("compare 1,2 -- --job-dir x", "--job-dir after '--': each run has a"),
     ],
 )
-def test_a_refused_word_is_answered_with_what_to_type(run, line, expected):
+def test_a_refused_word_is_answered_with_what_to_type(run, project, line, expected):
     done = run(*line.split())
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert done.err.startswith("distlaunch: error: ")
     assert expected in done.err
+    assert not (project / ".distlaunch").exists()
 
 
 @pytest.mark.parametrize("setting", ["--set=env.A=k3y", '--set env={"A":"k3y"}', "--set env.A=k3y"])
