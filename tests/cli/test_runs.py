@@ -5,71 +5,24 @@ from __future__ import annotations
 import errno
 import json
 import os
-import pty
 import re
-import shutil
-import signal
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
-from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from json_schemas import load_checked
 
 from distlaunch import files
-from distlaunch.engines.vertex.storage import list_files
 from distlaunch.local.run_folder import RunFolder
 from distlaunch.runs.display import whole
 from distlaunch.runs.prune import remove_run
 from distlaunch.runs.record import read_record
 from distlaunch.runs.view import RunView, local_runs
 
-from ..trainer_skeleton.runs.cloud_storage import CloudStorage  # noqa: TID252 - no package
-from .cloud import Cloud
+from .cloud import TRAINER
 from .terminal import run_on_terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-# Writes what the trainer's chief does.
-TRAINER = """
-import json, os, sys
-from pathlib import Path
-folder = Path(os.environ["AIP_MODEL_DIR"]).parent
-loss = float(sys.argv[1])
-epochs = [{"epoch": n, "step": n, "logs": {"loss": loss / n, "val_loss": loss}} for n in (1, 2)]
-(folder / "model").mkdir(parents=True, exist_ok=True)
-(folder / "model/model.keras").write_bytes(b"model" * 1000)
-(folder / "summary.json").write_text(json.dumps({"epochs": epochs, "tasks": ["chief"], "steps": 2}))
-sys.exit(int(sys.argv[2]))
-"""
-
-
-@pytest.fixture
-def project(tmp_path):
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "program.py").write_text(TRAINER)
-    return folder
-
-
-@pytest.fixture
-def train(run, project):
-    """Run the program on this machine; return the run's id."""
-
-    def train_once(loss: float, code: int = 0, *options: str) -> str:
-        program = (sys.executable, "program.py", str(loss), str(code))
-        done = run("local", "--workers", "1", *options, "--", *program, cwd=project)
-        assert done.code == code, done.err
-        return re.search(r"\.distlaunch/local/([\d-]+)", done.err)[1]
-
-    return train_once
 
 
 def test_runs_are_listed_shown_compared_and_removed(run, project, train):
@@ -301,22 +254,6 @@ def test_a_damaged_summary_is_shown_as_far_as_it_can_be(run, project, train):
         assert run("diff", name, name, cwd=project).code == 0
 
 
-@pytest.fixture
-def cloud(tmp_path, project):
-    with Cloud(project, storage=tmp_path / "buckets") as emulator:
-        yield emulator
-
-
-@pytest.fixture
-def job(cloud, project):
-    """A job that wrote a model to its folder in a bucket."""
-    created = cloud.launch(TRAINER, "digits-1", ["0.5", "0"], job_dir="gs://bucket/digits-1")
-    job = cloud.wait(created)
-    assert job["state"] == "JOB_STATE_SUCCEEDED", job
-    cloud.record(project, "digits-1", job)
-    return job
-
-
 def test_a_job_is_shown_and_compared_with_a_run(run, cloud, project, job, train):
     name = train(0.25)
     shown = run("show", "digits-1", *cloud.options(), cwd=project).out
@@ -327,119 +264,8 @@ def test_a_job_is_shown_and_compared_with_a_run(run, cloud, project, job, train)
     assert load_checked("show", view)["kind"] == "job"
     diff = run("diff", name, "digits-1", *cloud.options(), cwd=project).out
     assert re.search(r"\nmetrics.val_loss +0\.25 +0\.5\n", diff)
-
-
-def test_files_of_a_job_are_downloaded_resumed_and_verified(run, cloud, project, job):
-    options = ("digits-1", *cloud.options())
-    done = run("fetch", *options, cwd=project)
-    model = project / "fetched/digits-1/model/model.keras"
-    assert model.read_bytes() == b"model" * 1000
-    assert done.out == "fetched/digits-1/model: 1 file, 5 kB new\n"
-    # The endpoint is that of the job's record.
-    again = load_checked("fetch", run("fetch", "--json", "digits-1", cwd=project).out)
-    assert (again["files"], again["new_bytes"]) == (1, 0)
-
-    run("fetch", "--part", "all", "--output", "whole", *options, cwd=project)
-    assert (project / "whole/summary.json").is_file()
-    # An interrupted download: half of the file is there.
-    [blob_part] = (project / "whole").rglob("model.keras")
-    generation = _generation(cloud, "digits-1/model/model.keras")
-    blob_part.with_name(f"model.keras.{generation}.part").write_bytes(b"model" * 400)
-    blob_part.unlink()
-    resumed = load_checked(
-        "fetch",
-        run("fetch", "--json", "--part", "all", "--output", "whole", *options, cwd=project).out,
-    )
-    assert resumed["new_bytes"] == 3000
-    assert blob_part.read_bytes() == b"model" * 1000
-    # A download that was damaged is not kept.
-    blob_part.with_name(f"model.keras.{generation}.part").write_bytes(b"XXXXX" * 1000)
-    blob_part.unlink()
-    damaged = run("fetch", "--part", "all", "--output", "whole", *options, cwd=project)
-    assert damaged.code == 1
-    assert "the checksum is wrong; try again" in damaged.err
-    assert run("fetch", "--part", "logs", *options, cwd=project).err == (
-        "distlaunch: error: gs://bucket/digits-1/logs: no files are there\n"
-    )
-
-
-def test_a_download_shows_a_bar_and_ctrl_c_does_not_wait_for_it(run, tmp_path):
-    content = bytes(5_000_000)
-    (tmp_path / "buckets/bucket/digits/model").mkdir(parents=True)
-    (tmp_path / "buckets/bucket/digits/model/model.keras").write_bytes(content)
-    leader, follower = pty.openpty()
-    with Cloud(tmp_path, storage=tmp_path / "buckets", call_faults="hang@storage#4") as cloud:
-        job = cloud.wait(cloud.launch("", "digits-1", [], job_dir="gs://bucket/digits"))
-        [blob] = list_files(cloud.jobs().session, "gs://bucket/digits/model")
-        part = tmp_path / f"copy/model.keras.{blob.generation}.part"
-        part.parent.mkdir()
-        part.write_bytes(content[:2_000_000])
-        words = ("fetch", job["name"], "--output", "copy", *cloud.options())
-        with subprocess.Popen(
-            [sys.executable, "-m", "distlaunch", *words],
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=follower,
-            env=os.environ | {"TERM": "xterm"},
-        ) as fetch:
-            os.close(follower)
-            shown = ""
-            while "] 40 %  2 MB of 5 MB, 0 of 1 file" not in shown:
-                shown += os.read(leader, 4096).decode()
-            fetch.send_signal(signal.SIGINT)
-            assert fetch.wait(10) == 130
-        os.close(leader)
-        done = run(*words, "--json", cwd=tmp_path)
-    assert json.loads(done.out)["new_bytes"] == 3_000_000
-    assert (tmp_path / "copy/model.keras").read_bytes() == content
-
-
-def _generation(cloud, name):
-    url = f"{cloud.url}/storage/v1/b/bucket/o/{name.replace('/', '%2F')}"
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url) as answer:
-        return json.load(answer)["generation"]
-
-
-def test_a_local_run_is_copied(run, project, train):
-    name = train(0.5)
-    done = run("fetch", name, "--output", "copy", cwd=project)
-    assert (project / "copy/model.keras").read_bytes() == b"model" * 1000
-    assert done.out == "copy: 1 file, 5 kB new\n"
-    assert run("fetch", name, "--output", "copy", cwd=project).out == "copy: 1 file, 0 B new\n"
-    assert run("fetch", name, "--output", ".", cwd=project).out == ".: 1 file, 5 kB new\n"
-    (project / "copy/model.keras").write_bytes(b"other")
-    assert "5 kB new" in run("fetch", name, "--output", "copy", cwd=project).out
-
-
-@pytest.mark.parametrize("link", ["fetched", "fetched/RUN", "fetched/RUN/model/model.keras"])
-def test_nothing_is_fetched_through_a_symlink(run, project, train, tmp_path, link):
-    name = train(0.5)
-    path = project / link.replace("RUN", name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    outside = tmp_path / "outside"
-    outside.write_text("precious") if path.suffix else outside.mkdir()
-    path.symlink_to(outside)
-    done = run("fetch", name, cwd=project)
-    assert done.code == 1
-    assert f"{path.relative_to(project)} is a symlink" in done.err
-    assert outside.read_text() == "precious" if path.suffix else not list(outside.iterdir())
-
-
-def test_no_file_behind_a_symlink_is_copied_from_a_run(run, project, train, tmp_path):
-    name = train(0.5)
-    (tmp_path / "private").mkdir()
-    (tmp_path / "private/key").write_text("precious")
-    model = project / ".distlaunch/local" / name / "model"
-    shutil.rmtree(model)
-    model.symlink_to(tmp_path / "private")
-    done = run("fetch", name, cwd=project)
-    assert done.code == 1
-    assert "model is a symlink" in done.err
-    (project / "fetched").rename(project / "before")
-    (project / "fetched").symlink_to(tmp_path / "private")
-    done = run("fetch", name, "--output", "fetched/x", cwd=project)
-    assert "fetched is a symlink; remove it, or pass another --output DIR" in done.err
-    assert [each.name for each in (tmp_path / "private").iterdir()] == ["key"]
+    done = run("tensorboard", "digits-1", cwd=project)
+    assert (done.code, "TensorBoard reads gs:// from Google only" in done.err) == (1, True)
 
 
 def test_what_lies_in_a_project_does_not_stop_a_run(project, train):
@@ -454,109 +280,6 @@ def test_what_lies_in_a_project_does_not_stop_a_run(project, train):
     for started in ("", "0", "1900-01-01"):
         record.write_text(json.dumps(content | {"started": started}))
         assert local_runs(project)[0].state == "UNKNOWN"
-
-
-def test_two_downloads_into_one_folder(run, project, train):
-    name = train(0.5)
-    (project / "copy").mkdir()
-    with files.lock(project / "copy", wait=False):
-        done = run("fetch", name, "--output", "copy", cwd=project)
-    assert done.code == 1
-    assert "another 'distlaunch fetch' writes into this folder" in done.err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("job_dir", ["local", "gs"])
-def test_tensorboard_shows_two_runs_side_by_side(project, train, tmp_path, job_dir):
-    names = [train(0.5), train(0.25)]
-    for module in ("werkzeug", "tensorboard"):  # as a clone may have them
-        (project / f"{module}.py").write_text("raise SystemExit('imported from the project')")
-    for number, name in enumerate(names):
-        write_scalar(project / ".distlaunch/local" / name / "logs/train", number + 1.5)
-    with CloudStorage(tmp_path) as storage:
-        if job_dir == "gs":
-            for name in names:
-                move_to_bucket(project / ".distlaunch/local" / name, storage)
-        with run_tensorboard(project, names, storage.environment) as url:
-            runs = fetch_list(f"{url}/data/runs", len(names))
-            assert set(runs) == {f"{name}/train" for name in names}
-            # TensorBoard gives runs of the same time in any order.
-            query = f"tag=a&run={names[1]}/train"
-            [point] = fetch_list(f"{url}/data/plugin/scalars/scalars?{query}", 1)
-            assert point[1:] == [1, 2.5]
-    assert any("/train/events" in request for request in storage.requests) == (job_dir == "gs")
-
-
-def test_a_port_of_another_server_is_reported_before_tensorboard_starts(run, project, train):
-    train(0.5)
-    with socket.create_server(("localhost", 0)) as server:
-        port = server.getsockname()[1]
-        done = run("tensorboard", "--port", port, cwd=project)
-    assert done.code == 1
-    assert f"port {port} cannot be used (address already in use); choose another" in done.err
-
-
-def move_to_bucket(folder: Path, storage: CloudStorage) -> None:
-    """Move the logs of a run to a bucket, as if it had trained with --job-dir gs://."""
-    for path in (folder / "logs").rglob("events*"):
-        storage.put(f"jobs/{folder.name}/{path.relative_to(folder)}", path.read_bytes())
-    shutil.rmtree(folder / "logs")
-    record = json.loads((folder / "run.json").read_text())
-    record["job_dir"] = f"gs://jobs/{folder.name}"
-    (folder / "run.json").write_text(json.dumps(record))
-
-
-@contextmanager
-def run_tensorboard(project: Path, names: list[str], environment: dict[str, str]) -> Iterator[str]:
-    """Run `distlaunch tensorboard`, and yield its URL."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    words = ("tensorboard", *names, "--port", str(port))
-    server = subprocess.Popen(
-        [sys.executable, "-m", "distlaunch", *words],
-        cwd=project,
-        env=os.environ | environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        os.killpg(server.pid, 15)
-        server.wait()
-
-
-def fetch_list(url, length):
-    """Return the list that a server answers, once it has a length."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        with suppress(OSError), opener.open(url, timeout=10) as answer:
-            values = json.load(answer)
-            if len(values) == length:
-                return values
-        time.sleep(0.2)
-    pytest.fail(f"{url}: no answer of {length}")
-
-
-def write_scalar(folder: Path, value: float) -> None:
-    from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.compat.proto.summary_pb2 import Summary
-    from tensorboard.summary.writer.event_file_writer import EventFileWriter
-
-    writer = EventFileWriter(str(folder))
-    writer.add_event(
-        Event(step=1, summary=Summary(value=[Summary.Value(tag="a", simple_value=value)]))
-    )
-    writer.close()
-
-
-def test_a_job_at_the_emulator_has_no_tensorboard(run, cloud, project, job):
-    done = run("tensorboard", "digits-1", cwd=project)
-    assert done.code == 1
-    assert "TensorBoard reads gs:// from Google only" in done.err
 
 
 def test_the_cost_of_a_job_that_has_ended_is_its_whole_cost():
