@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from textwrap import dedent
 
 import pytest
 
@@ -398,43 +397,6 @@ def test_what_the_file_leaves_to_google_s_fields_is_known(project):
     assert request(job)["labels"] == {"team": "vision", "run": "a", "x": "y"}
     scheduling = request(job)["jobSpec"]["scheduling"]
     assert scheduling == {"strategy": "SPOT", "timeout": "7200s", "maxWaitDuration": "5s"}
-
-
-def test_conflicts_with_other_keys_are_refused(tmp_path):
-    (tmp_path / "distlaunch.yaml").write_text(dedent("""\
-        name: digits
-        bucket: gs://bbb
-        cluster: {chief: {machine: n1-standard-4}}
-        labels: {team: vision}
-        scheduling: {timeout: 2h}
-        env: {A: a}
-        vertex:
-          display_name: other
-          labels: {team: audio, run: a}
-          job_spec:
-            worker_pool_specs:
-            - machine_spec: {machine_type: n1-standard-8, tpu_topology: 2x2}
-              container_spec: {image_uri: x/y:1, args: [a], env: [{name: A, value: b}]}
-            scheduling: {timeout: 60s, disable_retries: true}
-            base_output_directory: {output_uri_prefix: gs://c}
-        """))  # fmt: skip
-    conflicts = [
-        line.removeprefix("distlaunch.yaml:")
-        .removesuffix("; set it there")
-        .replace("vertex.job_spec.worker_pool_specs[0]", "POOL")
-        for line in lines(tmp_path)
-    ]
-    assert conflicts == [
-        "8:17: vertex.display_name: 'other' conflicts with name",
-        "9:18: vertex.labels.team: 'audio' conflicts with labels",
-        "12:36: POOL.machine_spec.machine_type: 'n1-standard-8' conflicts with cluster",
-        "13:35: POOL.container_spec.image_uri: 'x/y:1' conflicts with image",
-        "13:48: POOL.container_spec.args: a list conflicts with args",
-        "13:58: POOL.container_spec.env: a list conflicts with env",
-        "14:27: vertex.job_spec.scheduling.timeout: '60s' conflicts with scheduling",
-        "15:48: vertex.job_spec.base_output_directory.output_uri_prefix: 'gs://c' conflicts with "
-        "bucket",
-    ]
 
 
 def test_what_is_set_for_google_against_the_file_is_refused(project):

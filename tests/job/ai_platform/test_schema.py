@@ -115,55 +115,6 @@ def in_snake_case(document):
     return document
 
 
-BROKEN = {
-    "not under trainingInput": (
-        "scaleTier: BASIC\nregion: us-central1\n",
-        "1:1: scaleTier: expected under 'trainingInput:', each line indented by two more spaces",
-    ),
-    "a prediction": (
-        "jobId: a\nprediction_input: {modelName: a}\n",
-        "2:1: prediction_input: a batch prediction, which ended with AI Platform; only training",
-    ),
-    "unknown names": (
-        "trainingInput:\n  scaleTeir: BASIC\n  master_config: {disk_config: {size: 1}}\njob: a\n",
-        "2:3: trainingInput.scaleTeir: unknown key; did you mean 'scaleTier'?",
-        "3:33: trainingInput.master_config.disk_config.size: unknown key; known here: "
-        "bootDiskType, bootDiskSizeGb",
-        "4:1: job: unknown key; did you mean 'jobId'?",
-    ),
-    "a name in both ways": (
-        "trainingInput:\n  masterType: standard\n  masterConfig: {imageUri: a, image_uri: b}\n",
-        "3:17: trainingInput.masterConfig: expected imageUri or image_uri and not both, got a",
-    ),
-    "values": (
-        "trainingInput:\n"
-        "  scaleTier: CUSTOMS\n"
-        "  workerCount: two\n"
-        "  useChiefInTfConfig: maybe\n"
-        "  args: --epochs=5\n"
-        "  masterConfig: {acceleratorConfig: {type: NVIDIA_L4, count: -1}}\n"
-        "  scheduling: {maxRunningTime: 7200}\n"
-        "  hyperparameters: {params: [{minValue: nan}]}\n",
-        "2:14: trainingInput.scaleTier: expected BASIC, STANDARD_1, PREMIUM_1, BASIC_GPU, "
-        "BASIC_TPU or CUSTOM, got 'CUSTOMS'; did you mean 'CUSTOM'?",
-        "3:16: trainingInput.workerCount: expected a whole number, got 'two'",
-        "4:23: trainingInput.useChiefInTfConfig: expected true or false, got 'maybe'",
-        "5:9: trainingInput.args: expected a list, such as [first, second], got '--epochs=5'",
-        "6:44: trainingInput.masterConfig.acceleratorConfig.type: expected ACCELERATOR_TYPE_",
-        "6:62: trainingInput.masterConfig.acceleratorConfig.count: expected a whole number of 0",
-        "7:32: trainingInput.scheduling.maxRunningTime: expected seconds with their unit, such as",
-        "8:41: trainingInput.hyperparameters.params.0.minValue: expected a number, got 'nan'",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_all_problems_are_reported_at_once(refuses, name):
-    text, *starts = BROKEN[name]
-    with refuses("/config.yaml", *starts):
-        parsed(text)
-
-
 def test_the_format_is_known_by_its_names():
     assert is_training_input({"training_input": {}, "jobId": "a"})
     assert is_training_input({"masterType": "standard"})

@@ -71,9 +71,11 @@ TEXT = "expected text without NUL or broken characters, got"
         (("containerSpec", "env"), ["A=1"], ".containerSpec.env[0]: expected a section, got"),
     ],
 )
-def test_a_problem_has_its_path(refuses, path, value, line):
-    with refuses("", f"jobSpec.workerPoolSpecs[0]{line}"):
+def test_a_problem_has_its_path(path, value, line):
+    with pytest.raises(JobFileError) as error:
         proto.validate_request("customJobs", changed((*POOL, *path), value))
+    [problem] = error.value.lines
+    assert problem.startswith(f"jobSpec.workerPoolSpecs[0]{line}")
 
 
 FIELDS = [
