@@ -1,25 +1,19 @@
-import pytest
-
 from distlaunch.text import duration
 
+SHOWN = {
+    -1: "0.0 s",
+    1.84: "1.8 s",
+    9.99: "10.0 s",
+    10: "10 s",
+    59.9: "59 s",
+    60: "1 min",
+    123.4: "2 min 3 s",
+    3_605: "1 h",
+    3_660: "1 h 1 min",
+    86_399: "23 h 59 min",
+    180_000: "2 d 2 h",
+}
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (-1, "0.0 s"),
-        (0, "0.0 s"),
-        (1.84, "1.8 s"),
-        (9.99, "10.0 s"),
-        (10, "10 s"),
-        (59.9, "59 s"),
-        (60, "1 min"),
-        (123.4, "2 min 3 s"),
-        (3_600, "1 h"),
-        (3_605, "1 h"),
-        (3_660, "1 h 1 min"),
-        (86_399, "23 h 59 min"),
-        (180_000, "2 d 2 h"),
-    ],
-)
-def test_duration(seconds, text):
-    assert duration(seconds) == text
+
+def test_duration():
+    assert {seconds: duration(seconds) for seconds in SHOWN} == SHOWN
