@@ -17,7 +17,9 @@ IS_FIT := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_info[
 
 # Tests without TensorFlow, for the Python versions that `make test` is not run on.
 QUICK_TESTS := tests/job tests/engines/vertex tests/checks/test_machines.py \
-  tests/checks/project/test_arguments.py tests/checks/project/test_source.py
+  tests/checks/test_trainer.py \
+  tests/checks/project/test_imports.py::test_a_file_that_python_cannot_parse \
+  tests/checks/project/test_imports.py::test_imports_in_functions_and_branches_are_not_required
 QUICK_PACKAGES := google-api-python-client hypothesis jsonschema pytest pytest-timeout pytest-xdist trustme
 
 ROUNDS := 3

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import shutil
 import socket
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from fake_registry import FakeRegistry
 from distlaunch import resources, scaffold
 from distlaunch.checks.data import check_data
 from distlaunch.checks.preflight import project_problems
+from distlaunch.checks.project import requirements
 from distlaunch.checks.project.image_runtime import describe_image
 from distlaunch.checks.trainer import find_trainer
 from distlaunch.cli import main
@@ -42,6 +45,16 @@ def _only_loopback(resolve: Callable[..., Any]) -> Callable[..., Any]:
         return resolve(host, *rest, **more)
 
     return getaddrinfo
+
+
+@pytest.fixture(scope="session", autouse=True)
+def installed_packages() -> Iterator[None]:
+    """Parse the metadata of each installed package once: no test installs one."""
+    metadata = importlib.metadata.Distribution.metadata.fget
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(requirements, "_distribution", cache(requirements._distribution))
+        patch.setattr(importlib.metadata.Distribution, "metadata", property(cache(metadata)))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from distlaunch.checks import limits
@@ -396,7 +396,6 @@ A100 = JobRequest("digits", "my-project", "", (PoolRequest("chief", 1, "a2-highg
 A100_ENDS = {"retired": {"accelerators": {"NVIDIA_TESLA_A100": {"since": "2026-01-01"}}}}
 
 
-@settings(max_examples=150)
 @example(A100_ENDS, A100, date(2026, 1, 1))
 @given(st.just({}) | FILES, JOBS, DAYS)
 def test_every_problem_has_one_line_with_a_remedy(entries, job, today):

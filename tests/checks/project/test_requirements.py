@@ -123,7 +123,8 @@ def test_what_no_image_can_install(text, what, remedy, bundled, monkeypatch):
 
 
 @pytest.mark.parametrize("option", ["--extra-index-url https://h/simple", "-f https://h/x.html"])
-def test_another_index_may_have_a_local_version(option, bundled):
+def test_another_index_may_have_a_local_version(option, bundled, monkeypatch):
+    monkeypatch.setattr(requirements, "pip_secrets", lambda _: {})
     assert check(bundled, f"{option}\ntorch==2.1.0+cu118") == []
 
 

@@ -113,18 +113,7 @@ def test_what_google_refuses_is_refused_and_nothing_else(path):
     assert taken <= by_google
 
 
-def run(script: str) -> str:
-    old_python = "ignore::FutureWarning:google.api_core._python_version_support"
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-W", old_python, "-c", script],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-
-
-def test_several_threads_may_need_it_at_once_and_import_no_service_of_googles():
-    script = """
+PROGRAM = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from distlaunch.job.vertex import proto
@@ -134,15 +123,7 @@ with ThreadPoolExecutor(8) as pool:
     print({each.result() for each in checks})
 services = ("grpc", "google.api_core", "requests", "google.cloud.aiplatform_v1.services")
 print([name for name in sys.modules if name.startswith(services)])
-"""
-    assert run(script) == "{None}\n[]\n"
 
-
-@pytest.mark.slow
-def test_the_package_can_be_imported_afterwards_and_is_the_same():
-    script = """
-from distlaunch.job.vertex import proto
-proto.validate_request("customJobs", {"displayName": "x"})
 from google.cloud import aiplatform_v1
 from google.cloud.aiplatform_v1.types import custom_job
 proto.validate_request("customJobs", {"displayName": "x"})
@@ -150,4 +131,10 @@ assert aiplatform_v1.CustomJob is custom_job.CustomJob
 job = aiplatform_v1.CustomJob(display_name="x")
 print(job.display_name, aiplatform_v1.JobServiceClient.__name__)
 """
-    assert run(script) == "x JobServiceClient\n"
+
+
+@pytest.mark.slow
+def test_threads_may_need_it_at_once_and_the_package_can_be_imported_afterwards():
+    old_python = "ignore::FutureWarning:google.api_core._python_version_support"
+    command = [sys.executable, "-W", "error", "-W", old_python, "-c", PROGRAM]
+    assert subprocess.check_output(command) == b"{None}\n[]\nx JobServiceClient\n"
