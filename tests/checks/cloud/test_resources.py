@@ -12,6 +12,8 @@ REPOSITORY = "/locations/us-central1/repositories/training"
 ACCOUNT = "/serviceAccounts/trainer@demo-project.iam.gserviceaccount.com"
 TEST = ":testIamPermissions"
 API = "/services/aiplatform.googleapis.com"
+BOARD = "projects/demo-project/locations/us-central1/tensorboards/456"
+CONTEXTS = "projects/demo-project/locations/us-central1/metadataStores/default/contexts"
 
 DENIED = Refused(403, "Permission denied on resource (or it may not exist).")
 DISABLED = Refused(403, "Off.", "SERVICE_DISABLED", service="aiplatform.googleapis.com")
@@ -19,9 +21,16 @@ MISSING = Refused(404)
 NO_ACCESS = {PROJECT: DENIED, f"{PROJECT}{TEST}": DENIED}
 
 
+def permitted(*verbs):
+    """Return the answers for a bucket that may not be read, with permissions on its objects."""
+    permissions = {"permissions": [f"storage.objects.{verb}" for verb in verbs]}
+    return {BUCKET: DENIED, "/iam/testPermissions": permissions}
+
+
 @pytest.mark.parametrize(
     ("answers", "code"),
     [
+        # A project is missing if no API knows it.
         ({PROJECT: MISSING}, "project-missing"),
         ({PROJECT: {"state": "DELETE_REQUESTED"}}, "project-missing"),
         ({PROJECT: DENIED, f"{PROJECT}{TEST}": {}, API: DENIED}, "project-missing"),
@@ -29,10 +38,19 @@ NO_ACCESS = {PROJECT: DENIED, f"{PROJECT}{TEST}": DENIED}
         ({**NO_ACCESS, API: {"state": "ENABLED"}}, "unanswered"),
         ({PROJECT: DISABLED, f"{PROJECT}{TEST}": DISABLED, API: DENIED}, "unanswered"),
         ({PROJECT: DENIED}, "unanswered"),
+        # An object admin of a bucket has no storage.buckets.get.
+        (permitted("create", "delete", "get", "list"), "unanswered"),
+        (permitted("get", "list"), "bucket-denied"),
+        (permitted(), "bucket-denied"),
+        ({REPOSITORY: {"format": "DOCKER", "mode": "REMOTE_REPOSITORY"}}, "repository-format"),
+        ({REPOSITORY: DENIED, f"{REPOSITORY}{TEST}": {}}, "repository-denied"),
+        ({ACCOUNT: DENIED, f"{ACCOUNT}{TEST}": {}}, "account-denied"),
+        ({ACCOUNT: {"disabled": True}}, "account-denied"),
+        ({ACCOUNT: DENIED}, None),  # it may be usable and not visible
     ],
 )
-def test_a_project_is_missing_if_no_api_knows_it(answers, code, codes):
-    assert codes(answers) == [code]
+def test_each_resource_is_judged_by_googles_responses(answers, code, codes):
+    assert codes(answers) == ([code] if code else [])
 
 
 def test_a_disabled_api_is_reported_once(codes):
@@ -41,20 +59,6 @@ def test_a_disabled_api_is_reported_once(codes):
     assert codes(answers | {"_cpus": quota("99")}) == ["api-disabled"]
     only_mentioned = Refused(403, "aiplatform.googleapis.com is not visible")
     assert codes(answers | {"/billingInfo": only_mentioned}) == ["api-disabled", "unanswered"]
-
-
-@pytest.mark.parametrize(
-    ("held", "expected"),
-    [
-        (["create", "delete", "get", "list"], ["unanswered"]),
-        (["get", "list"], ["bucket-denied"]),
-        ([], ["bucket-denied"]),
-    ],
-)
-def test_a_bucket_may_be_writable_and_not_visible(held, expected, codes):
-    """An object admin of a bucket has no storage.buckets.get."""
-    permissions = {"permissions": [f"storage.objects.{verb}" for verb in held]}
-    assert codes({BUCKET: DENIED, "/iam/testPermissions": permissions}) == expected
 
 
 @pytest.mark.parametrize(
@@ -77,60 +81,34 @@ def test_a_refused_call_is_a_warning_with_the_role_for_it(refused, command, role
 
 
 @pytest.mark.parametrize(
-    ("location", "expected"),
+    ("location", "is_far"),
     [
-        ("us", []),
-        ("us-east4", []),
-        ("northamerica-northeast1", []),
-        ("southamerica-east1", ["repository-far"]),
-        ("europe", ["repository-far"]),
-        ("europe-west4", ["repository-far"]),
+        *(("us", False), ("us-east4", False), ("northamerica-northeast1", False)),
+        *(("southamerica-east1", True), ("europe", True), ("europe-west4", True)),
     ],
 )
-def test_a_repository_on_another_continent_is_a_warning(location, expected, codes):
+def test_a_repository_on_another_continent_is_a_warning(location, is_far, codes):
     image = Image(f"{location}-docker.pkg.dev/demo-project/training/digits")
-    assert codes({}, image=image) == expected
+    assert codes({}, image=image) == ["repository-far"] * is_far
 
 
 @pytest.mark.parametrize(
-    ("answers", "expected"),
+    ("field", "path", "remedy"),
     [
-        ({REPOSITORY: {"format": "DOCKER", "mode": "REMOTE_REPOSITORY"}}, ["repository-format"]),
-        ({REPOSITORY: DENIED, f"{REPOSITORY}{TEST}": {}}, ["repository-denied"]),
-        ({ACCOUNT: DENIED, f"{ACCOUNT}{TEST}": {}}, ["account-denied"]),
-        ({ACCOUNT: {"disabled": True}}, ["account-denied"]),
-        ({ACCOUNT: DENIED}, []),  # it may be usable and not visible
+        ({"tensorboard": BOARD}, BOARD, "gcloud ai tensorboards create"),
+        (
+            {"experiment": "handwriting"},
+            f"{CONTEXTS}/handwriting",
+            "aiplatform.Experiment.create('handwriting', project='demo-project', location=",
+        ),
     ],
 )
-def test_a_repository_must_accept_images_and_an_account_jobs(answers, expected, codes):
-    assert codes(answers) == expected
-
-
-BOARD = "projects/demo-project/locations/us-central1/tensorboards/456"
-
-
-EXPERIMENT = (
-    "projects/demo-project/locations/us-central1/metadataStores/default/contexts/handwriting"
-)
-
-
-@pytest.mark.parametrize(
-    ("answers", "expected"),
-    [({}, []), ({BOARD: MISSING, EXPERIMENT: MISSING}, ["missing"])],
-)
-@pytest.mark.parametrize("field", [{"tensorboard": BOARD}, {"experiment": "handwriting"}])
-def test_a_tensorboard_and_an_experiment_must_exist(answers, expected, field, codes):
-    assert codes(answers, **field) == [f"{name}-{code}" for name in field for code in expected]
-
-
-def test_the_command_that_creates_an_experiment_is_printed(check):
-    (problem,) = check({"experiment": "handwriting"}, answers={EXPERIMENT: MISSING})
-    create = "aiplatform.Experiment.create('handwriting', project='demo-project', location="
-    assert create in problem.remedy
-
-
-def test_a_tensorboard_that_may_not_be_read_is_a_warning(check):
-    (problem,) = check({"tensorboard": BOARD}, answers={BOARD: DENIED})
+def test_a_tensorboard_and_an_experiment_must_exist(field, path, remedy, check):
+    assert check(field) == []
+    [problem] = check(field, answers={path: MISSING})
+    assert problem.code == f"{next(iter(field))}-missing"
+    assert remedy in problem.remedy
+    [problem] = check(field, answers={path: DENIED})
     assert (problem.code, problem.severity) == ("unanswered", "warning")
     assert "--role=roles/aiplatform.viewer" in problem.remedy
 
