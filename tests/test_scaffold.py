@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import keyword
 import re
 from pathlib import Path
@@ -56,35 +55,6 @@ def test_job_file_of_any_folder(tmp_path, folder):
     assert job.image.repository == f"us-central1-docker.pkg.dev/my-project/training/{job.name}"
     assert job.cluster.describe() == "2 tasks: chief + 1 worker"
     assert job.module == "trainer.task"
-
-
-def test_project_is_complete(tmp_path):
-    plan(tmp_path, "digits").write(tmp_path)
-    files = tree(tmp_path)
-    assert {
-        ".gitignore",
-        "README.md",
-        "distlaunch.schema.json",
-        "distlaunch.yaml",
-        "requirements.txt",
-        "tests/test_model.py",
-        "trainer/__init__.py",
-        "trainer/data.py",
-        "trainer/model.py",
-        "trainer/task.py",
-        "data/ATTRIBUTION.md",
-        "data/train-00000-of-00005.tfrecord",
-        "data/validation-00001-of-00002.tfrecord",
-    } <= files.keys()
-    assert not [
-        name
-        for name in files
-        if name.endswith((".j2", ".pyc", ".part", "starter.yaml", "ABOUT.md"))
-    ]
-    assert not [name for name, content in files.items() if b"{{" in content and name != "x.py"]
-    for name, content in files.items():
-        if name.endswith(".py"):
-            ast.parse(content, name)
 
 
 def test_starter_overlays_the_base_and_what_it_extends(tmp_path, monkeypatch):

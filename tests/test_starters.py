@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.metadata
 import sys
 from importlib.util import find_spec
@@ -45,8 +46,11 @@ def test_a_starter_is_a_whole_project(name, tmp_path):
     readme = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert "Expected" in readme
     assert len(readme.splitlines()) < 120
-    for path in tmp_path.rglob("*.py"):
-        ast.parse(path.read_text(encoding="utf-8"), str(path))
+    for path in filter(Path.is_file, tmp_path.rglob("*")):
+        assert not path.name.endswith((".j2", ".pyc", ".part", "starter.yaml", "ABOUT.md"))
+        assert b"{{" not in path.read_bytes()
+        if path.suffix == ".py":
+            ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
 def test_a_job_file_has_the_facts_of_its_starter(tmp_path, monkeypatch):
@@ -84,23 +88,20 @@ def test_a_job_file_has_the_facts_of_its_starter(tmp_path, monkeypatch):
 
 def installed_by(requirements: list[Requirement]) -> set[str]:
     """Return the names of the distributions that pip installs, from the metadata of those here."""
-    names: set[str] = set()
-    extras: set[tuple[str, str]] = set()
+    found: set[tuple[str, str]] = set()
     waiting = [(each, "") for each in requirements]
     while waiting:
         requirement, extra = waiting.pop()
         if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
             continue
         name = canonicalize_name(requirement.name)
-        names.add(name)
-        for wanted in {(name, each) for each in ("", *requirement.extras)} - extras:
-            extras.add(wanted)
-            try:
+        for wanted in {(name, each) for each in ("", *requirement.extras)} - found:
+            found.add(wanted)
+            # Not here: another build of TensorFlow, or what the tests do not need.
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                 more = importlib.metadata.requires(name) or ()
-            except importlib.metadata.PackageNotFoundError:
-                more = ()  # another build of TensorFlow, or not needed by the tests
-            waiting += [(Requirement(each), wanted[1]) for each in more]
-    return names
+                waiting += [(Requirement(each), wanted[1]) for each in more]
+    return {name for name, _ in found}
 
 
 def modules_of(source: Path) -> set[str]:

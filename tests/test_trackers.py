@@ -5,18 +5,53 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from textwrap import dedent, indent
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import tensorflow_host
 
 from distlaunch import scaffold
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
 FIT = '        run.fit(network, callbacks(), getattr(model, "train_step", None))\n'
-READER = Path(__file__).with_name("tracked_runs.py")
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[tensorflow_host.PythonHost]:
+    """A Python that has imported the trackers, too, which takes each task seconds."""
+    imports = (*tensorflow_host.COMMAND_IMPORTS, "tensorflow", "keras", "mlflow", "wandb")
+    with tensorflow_host.running(*imports) as running:
+        yield running
+
+
+@pytest.fixture
+def local(host, tmp_path) -> Callable[..., tensorflow_host.Result]:
+    """Run `distlaunch local`."""
+
+    def run(*words: str) -> tensorflow_host.Result:
+        environment = environment_of(tmp_path)
+        done = host.run("distlaunch", "local", *words, cwd=tmp_path, env=environment)
+        assert done.code == 0, done.text
+        return done
+
+    return run
+
+
+@pytest.fixture
+def tracked_runs(host, tmp_path) -> Callable[[], dict[str, Any]]:
+    """Return the runs that the trackers recorded."""
+
+    def read() -> dict[str, Any]:
+        tests = Path(__file__).parent
+        done = host.run("tracked_runs", str(tmp_path), cwd=tests, env=environment_of(tmp_path))
+        assert done.code == 0, done.text
+        return json.loads(done.out)
+
+    return read
 
 
 @pytest.fixture
@@ -29,7 +64,7 @@ def code(checkout) -> list[str]:
     ]
 
 
-def environment(folder: Path) -> dict[str, str]:
+def environment_of(folder: Path) -> dict[str, str]:
     """Return variables with which neither connects to a server or writes into the home folder."""
     return os.environ | {
         "WANDB_MODE": "offline",
@@ -41,21 +76,13 @@ def environment(folder: Path) -> dict[str, str]:
     }
 
 
-def tracked_runs(folder: Path) -> dict[str, Any]:
-    command = [sys.executable, READER, folder]
-    done = subprocess.run(
-        command, env=environment(folder), check=True, capture_output=True, text=True
-    )
-    return json.loads(done.stdout)
-
-
 def block_with(code: list[str], text: str) -> str:
     [block] = [block for block in code if text in block]
     return block
 
 
 @pytest.mark.slow
-def test_a_resumed_run_is_one_run_of_each_tracker(code, tensorflow, tmp_path):
+def test_a_resumed_run_is_one_run_of_each_tracker(code, local, tracked_runs, tmp_path):
     scaffold.plan(tmp_path, "digits").write(tmp_path)
     for name in ("wandb", "mlflow"):
         block = block_with(code, f"def log_to_{name}")
@@ -66,15 +93,9 @@ def test_a_resumed_run_is_one_run_of_each_tracker(code, tensorflow, tmp_path):
     both = indent(block_with(code, "trackers = "), " " * 8)
     task.write_text(program.replace(FIT, both))
 
-    for words in (
-        ("--workers=2", "--", "--epochs=1"),
-        ("--workers=1", "--resume", "--", "--epochs=2"),
-    ):
-        done = tensorflow.run(
-            "distlaunch", "local", *words, cwd=tmp_path, env=environment(tmp_path)
-        )
-        assert done.code == 0, done.text
-        assert "callbacks start from scratch" not in done.text
+    local("--workers=2", "--", "--epochs=1")
+    done = local("--workers=1", "--resume", "--", "--epochs=2")
+    assert "callbacks start from scratch" not in done.text
 
     [summary] = (tmp_path / ".distlaunch/local").glob("*/summary.json")
     epochs = json.loads(summary.read_text())["epochs"]
@@ -83,7 +104,7 @@ def test_a_resumed_run_is_one_run_of_each_tracker(code, tensorflow, tmp_path):
         {"epoch", "loss", "accuracy", "val_loss", "val_accuracy"}
     ] * 2
     job_dir = summary.parent
-    runs = tracked_runs(tmp_path)
+    runs = tracked_runs()
 
     first, second = runs["wandb"]
     assert first["history"] + second["history"] == logs
@@ -105,14 +126,12 @@ def test_a_resumed_run_is_one_run_of_each_tracker(code, tensorflow, tmp_path):
 
 
 @pytest.mark.docs
-def test_only_the_chief_of_a_fit_script_has_a_run(code, tensorflow, tmp_path):
+def test_only_the_chief_of_a_fit_script_has_a_run(code, local, tracked_runs, tmp_path):
     (tmp_path / "train.py").write_text(block_with(code, "model.fit("))
     job = "name: digits\nscript: train.py\ncluster: {chief: {machine: n1-standard-4}}\n"
     (tmp_path / "distlaunch.yaml").write_text(job)
-    words = ("local", "--workers=2", "--job-dir=job")
-    done = tensorflow.run("distlaunch", *words, cwd=tmp_path, env=environment(tmp_path))
-    assert done.code == 0, done.text
-    [attempt] = tracked_runs(tmp_path)["wandb"]
+    local("--workers=2", "--job-dir=job")
+    [attempt] = tracked_runs()["wandb"]
     epochs = json.loads((tmp_path / "job/summary.json").read_text())["epochs"]
     logs = [{"epoch": each["epoch"], **each["logs"]} for each in epochs]
     assert (attempt["id"], attempt["history"]) == ("job", logs)

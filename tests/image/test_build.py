@@ -78,7 +78,8 @@ def test_an_image_is_built_run_changed_and_left_alone(engine, folder, monkeypatc
     assert run(engine, first, "a", "b") == "six 1.16.0 a b"
     (folder / "trainer/task.py").write_text(images.PROGRAM + "print('changed')\n")
     monkeypatch.setenv("DOCKER_HOST", images.NO_DOCKER)
-    second = build(job, folder)
+    second = build(job, folder, notices := [])
+    assert "appending the code" in notices[0]
     assert run(engine, second) == "six 1.16.0\nchanged"
     assert images.layers(second)[:-1] == images.layers(first)[:-1]
     assert build(job, folder) == second

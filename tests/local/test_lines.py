@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -69,31 +70,7 @@ def test_memory_stays_flat_without_any_end():
     assert 1000 * 4096 - given_out <= 1 << 10
 
 
-NOISE = b"""\
-WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
-I0000 00:00:1795227581.558090    9548 port.cc:153] oneDNN custom operations are on. You may see
-I0000 00:00:1795227581.593187    9548 cpu_feature_guard.cc:227] This TensorFlow binary is optimized
-To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow with flags.
-2026-11-21 01:35:07.125: I external/xla/service.cc:152] XLA service initialized
-I0000 00:00:1795227583.766368    9560 coordination_service.h:529] /job:chief has connected
-E0000 00:00:1741.1 12 cuda_dnn.cc:8310] Unable to register cuDNN: has already been registered
-2026-11-21 01:35:07.125: E external/x.cc:152] failed call to cuInit: CUDA_ERROR_NO_DEVICE: none
-W0000 00:00:1741.1 12 local_rendezvous.cc:407] aborting: OUT_OF_RANGE: End of sequence
-W0000 00:00:1741.1 12 dataset.cc:997] Input of GeneratorDatasetOp::Dataset will not be optimized
-E0000 00:00:1741.1 12 util.cc:131] oneDNN supports DT_INT32 only on platforms with AVX-512.
-W0000 00:00:1741.1 12 context_distributed_manager.cc:968] Device filters can only be specified
-W0000 00:00:1741.1 12 util.cc:163] Not handling type DT_DOUBLE
-I0000 00:00:1795242743.219143    1848 coordination_service.cc:505] Example stragglers:
-/job:worker/replica:0/task:0
-W0000 00:00:1741.1 12 local_rendezvous.cc:412] aborting with status: DATA_LOSS: corrupted record
-\t [[{{function_node while_body_1087}}{{node while/CollectiveReduceV2}}]] [type.googleapis.com]
-E0000 00:00:1741.1 12 ring_alg.cc:291] Aborting RingReduce with UNAVAILABLE: Socket closed
-Additional GRPC error information from remote target /job:chief/replica:0/task:0 while calling
-:UNKNOWN:Error received from peer  {grpc_message:"Socket closed", grpc_status:14}
-The error could be from a previous operation. Restart your program to reset.
-The tasks have crashed. Check the task logs for an earlier error, or scheduler events to debug.
-W0000 00:00:1795246334.678606   29034 op_kernel.cc:1858] OP_REQUIRES failed at example_parsing_ops
-"""
+NOISE = Path(__file__).with_name("tensorflow_noise.txt").read_bytes()
 
 
 def test_noise_of_tensorflow_is_left_out():

@@ -23,25 +23,24 @@ OK = Ended(0)
 
 
 class Group:
-    """A policy with the signals and notices it sent."""
+    """A policy with the signals and notices it sent; its tasks have started at 0."""
 
-    def __init__(self):
+    def __init__(self, *tasks: Task, **options: bool):
         self.sent: list[tuple[Task, int]] = []
         self.notices: list[str] = []
         self.policy = Policy(
-            (CHIEF, WORKER, EVALUATOR),
+            tasks,
             lambda task, number: self.sent.append((task, number)),
             lambda notice: self.notices.append(notice.text),
+            **options,
         )
+        for task in tasks:
+            self.policy.started(task, now=0)
 
 
 @pytest.fixture
 def group():
-    """A group whose tasks have started at 0."""
-    group = Group()
-    for task in (CHIEF, WORKER, EVALUATOR):
-        group.policy.started(task, now=0)
-    return group
+    return Group(CHIEF, WORKER, EVALUATOR)
 
 
 @pytest.fixture
@@ -63,13 +62,17 @@ def test_a_worker_that_stays_after_the_primary_is_ended_and_the_job_is_done(grou
     assert policy.is_over(now=STOP_TIMEOUT + OUTLIVE_TIMEOUT)
 
 
-def test_the_first_failure_stays_the_verdict(group, policy):
+def test_the_first_failure_stays_the_verdict_and_a_stop_shortens_the_end(group, policy):
     policy.exited(WORKER, Ended(7), now=3)
     policy.exited(CHIEF, Ended(signal=signal.SIGTERM), now=4)
-    assert policy.verdict == Failure(WORKER, Ended(7), seconds=3)
     assert {task for task, _ in group.sent} == {CHIEF, WORKER, EVALUATOR}  # its descendants, too
     assert not policy.is_over(now=4)
     assert policy.is_over(now=3 + KILL_TIMEOUT)
+    policy.stop(signal.SIGINT, now=4)
+    assert policy.verdict == Failure(WORKER, Ended(7), seconds=3)
+    assert policy.is_over(now=4)
+    policy.report_killed()
+    assert group.notices == []
 
 
 def test_frozen_tasks_are_a_likely_cause_and_not_waited_for(policy):
@@ -142,68 +145,46 @@ def test_lost_output_is_no_interruption(policy):
     assert policy.is_over(now=14)
 
 
-def test_a_stop_while_it_ends_shortens_that_and_changes_no_verdict(group, policy):
-    policy.exited(WORKER, Ended(7), now=3)
-    policy.stop(signal.SIGINT, now=4)
-    assert isinstance(policy.verdict, Failure)
-    assert policy.is_over(now=4)
-    policy.report_killed()
-    assert group.notices == []
-
-
-def test_a_task_that_starts_after_another_could_not_is_ended():
-    group = Group()
-    group.policy.exited(CHIEF, Ended(127, reason="no such file"), now=0)
-    group.policy.started(WORKER, now=0)
+def test_a_task_that_starts_after_another_could_not_is_ended(group, policy):
+    policy.exited(CHIEF, Ended(127, reason="no such file"), now=0)
+    group.sent.clear()
+    policy.started(WORKER, now=0)
     assert group.sent == [(WORKER, signal.SIGTERM)]
-    assert group.policy.verdict == Failure(CHIEF, Ended(127, reason="no such file"), None)
+    assert policy.verdict.task == CHIEF
 
 
 KILLED = Ended(signal=signal.SIGKILL)
 WORKERS, PS = (WORKER, Task("worker", 1)), Task("ps", 0)
 
 
-def policy_of(group, *tasks, **options):
-    group.notices.clear()
-    policy = Policy(
-        tasks,
-        lambda task, number: group.sent.append((task, number)),
-        lambda notice: group.notices.append(notice.text),
-        **options,
-    )
-    for task in tasks:
-        policy.started(task, now=0)
-    return policy
-
-
 @pytest.fixture
-def servers(group):
-    """The policy of a cluster with two workers and a parameter server."""
-    return policy_of(group, CHIEF, *WORKERS, PS)
+def servers():
+    """A cluster with two workers and a parameter server."""
+    return Group(CHIEF, *WORKERS, PS)
 
 
-def test_with_parameter_servers_one_worker_is_enough(group, servers):
-    servers.exited(WORKERS[1], KILLED, now=1)
-    assert servers.verdict is None
-    assert group.notices == [f"worker:1 {KILLED}; the job continues without it"]
-    servers.exited(WORKERS[0], KILLED, now=2)
-    assert servers.verdict.task == WORKERS[0]
+def test_with_parameter_servers_one_worker_is_enough(servers):
+    servers.policy.exited(WORKERS[1], KILLED, now=1)
+    assert servers.policy.verdict is None
+    assert servers.notices == [f"worker:1 {KILLED}; the job continues without it"]
+    servers.policy.exited(WORKERS[0], KILLED, now=2)
+    assert servers.policy.verdict.task == WORKERS[0]
 
 
 @pytest.mark.parametrize(("task", "ended"), [(WORKER, Ended(1)), (PS, KILLED)])
 def test_with_parameter_servers_other_failures_fail_the_job(servers, task, ended):
-    servers.exited(task, ended, now=1)
-    assert servers.verdict.task == task
+    servers.policy.exited(task, ended, now=1)
+    assert servers.policy.verdict.task == task
 
 
-def test_workers_of_parameter_servers_are_terminated_when_the_chief_is_done(group, servers):
-    servers.exited(CHIEF, OK, now=1)
-    assert servers.verdict == Done()
-    assert {(task, signal.SIGTERM) for task in (*WORKERS, PS)} <= set(group.sent)
+def test_workers_of_parameter_servers_are_terminated_when_the_chief_is_done(servers):
+    servers.policy.exited(CHIEF, OK, now=1)
+    assert servers.policy.verdict == Done()
+    assert {(task, signal.SIGTERM) for task in (*WORKERS, PS)} <= set(servers.sent)
 
 
 @pytest.mark.parametrize("can_restart", [False, True])
-def test_a_killed_evaluator_fails_the_job_only_to_restart_it(group, can_restart):
-    policy = policy_of(group, CHIEF, EVALUATOR, can_restart=can_restart)
+def test_a_killed_evaluator_fails_the_job_only_to_restart_it(can_restart):
+    policy = Group(CHIEF, EVALUATOR, can_restart=can_restart).policy
     policy.exited(EVALUATOR, KILLED, now=1)
     assert (policy.verdict is not None) == can_restart
