@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from distlaunch.cli import completion, options
-from distlaunch.cli.settings import draw, show
+from distlaunch.cli.settings import draw, show, show_json
 from distlaunch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def list_jobs(
     engine = locator.engine()
     newest = [view_status(job, engine) for job in engine.newest(limit, all_jobs=all_jobs)]
     if as_json:
-        show(_json([job.as_json() for job in newest]))
+        show_json([job.as_json() for job in newest])
     elif newest:
         draw(display.job_listing(newest))
     else:
@@ -233,7 +233,3 @@ def resubmit(
             as_json=as_json,
         )
     return ending.code
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from distlaunch.cli import completion, options
-from distlaunch.cli.settings import draw, show
+from distlaunch.cli.settings import draw, show, show_json
 from distlaunch.errors import DistlaunchError, GoogleError, UsageError
 from distlaunch.paths import CHECKPOINTS, EXPORT, LOGS, MODEL
 
@@ -33,7 +32,7 @@ def list_runs(settings: Settings, limit: int, *, as_json: bool) -> None:
 
     runs = [with_disk_use(run) for run in local_runs(Path.cwd())[:limit]]
     if as_json:
-        show(_json([run.as_json() | {"metrics": run.facts.metrics} for run in runs]))
+        show_json([run.as_json() | {"metrics": run.facts.metrics} for run in runs])
     elif runs:
         draw(display.listing(runs))
     else:
@@ -62,7 +61,7 @@ def show_view(view: RunView, *, as_json: bool) -> None:
 
     view = with_disk_use(view)
     if as_json:
-        show(_json(view.as_json() | {"metrics": view.facts.metrics}))
+        show_json(view.as_json() | {"metrics": view.facts.metrics})
     else:
         draw(*display.whole(view))
 
@@ -80,7 +79,7 @@ def diff(settings: Settings, locator: JobLocator, *, one: str, other: str, as_js
     found = display.differences(first, second)
     if as_json:
         rows = [{"name": name, "a": a, "b": b} for name, a, b in found]
-        show(_json({"a": first.id, "b": second.id, "differences": rows}))
+        show_json({"a": first.id, "b": second.id, "differences": rows})
     elif found:
         draw(display.comparison(first, second))
     else:
@@ -129,7 +128,7 @@ def prune(
             settings.console().log(f"{run.id} was resumed meanwhile, and is kept", "warning")
     if as_json:
         freed = sum(run.bytes or 0 for run in removed)
-        show(_json({"removed": [run.id for run in removed], "bytes": freed}))
+        show_json({"removed": [run.id for run in removed], "bytes": freed})
     else:
         settings.console().log(f"removed {_size_of(removed)}" if removed else "no runs to remove")
 
@@ -212,7 +211,7 @@ def fetch(
         fetched = copy_folder(Path(folder), target)
     if as_json:
         facts = {"id": view.id, "source": folder, "output": str(target)}
-        show(_json(facts | {"files": fetched.files, "new_bytes": fetched.new_bytes}))
+        show_json(facts | {"files": fetched.files, "new_bytes": fetched.new_bytes})
     else:
         show(f"{target}: {plural(fetched.files, 'file')}, {display.size(fetched.new_bytes)} new")
 
@@ -273,7 +272,3 @@ def _confirm(question: str) -> bool:
     if not sys.stdin.isatty():
         raise UsageError("pass --yes to remove them: there is no terminal for a prompt")
     return click.confirm(question, err=True)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)

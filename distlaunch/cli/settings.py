@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -43,6 +44,11 @@ def draw(*parts: str | Table) -> None:
 
     for part in parts:
         show(fitted(part, 1))
+
+
+def show_json(value: object) -> None:
+    """Print a result for a program on stdout."""
+    show(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def show(line: str) -> None:
