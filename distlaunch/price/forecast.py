@@ -34,7 +34,8 @@ _START = Range(120, 300, 900)  # seconds: machines, image and TensorFlow
 _LOCAL_START = Range(5, 15, 40)
 _HOUR = 3600
 _HEADS = ("machine", "workers", "rows", "step", "examples/s", "time", "money", "")
-_OPTIONAL = (_HEADS.index("examples/s"), _HEADS.index("rows"))
+_OPTIONAL = tuple(map(_HEADS.index, ("examples/s", "rows")))
+_RANGES = tuple(map(_HEADS.index, ("step", "time", "money")))
 
 
 NOT_INCLUDED = "validation, checkpoints and what is done between epochs"
@@ -267,9 +268,10 @@ def to_text(shapes: Sequence[Shape]) -> list[str | Table]:
     """Return a table, and the source of each figure."""
     best = best_shapes(shapes)
     rows = [_HEADS, *(_row(shape, is_best=shape in best) for shape in shapes)]
-    if not any(shape.cost for shape in shapes):
-        rows = [row[:-2] for row in rows]  # no money
-    parts: list[str | Table] = [Table(rows, optional=_OPTIONAL), ""]
+    has_money = any(shape.cost for shape in shapes)
+    shown = [row if has_money else row[:-2] for row in rows]
+    folded = [column for column in _RANGES if column < len(shown[0])]
+    parts: list[str | Table] = [Table(shown, optional=_OPTIONAL, folded=folded), ""]
     if best:
         parts.append("* no other cluster here is both faster and cheaper")
     notes: dict[str, dict[str, list[int]]] = {}

@@ -155,13 +155,13 @@ class Console:
         return self._err.is_terminal and _is_capable() and self._shows("info")
 
     def progress(self, text: str) -> None:
-        """Show lines that the next ones replace, as many as fit; only a terminal gets them."""
+        """Show lines that the next ones replace, as far as they fit; only a terminal gets them."""
         if self.has_progress and (text or self._progress):
             width, height = _size(self._err.descriptor)
             lines = visible(text).split("\n")
             if len(lines) >= height:
                 lines = [*lines[: height - 2], lines[-1]]
-            shown = "\n".join(line[: width - 1] for line in lines)
+            shown = "\n".join(_cut(line, width - 1) for line in lines)
             clear, self._progress = self._clear, shown.encode(self._encoding, "replace")
             self._write_err(clear + self._progress)
 
@@ -244,6 +244,12 @@ def _written_out(match: re.Match[str]) -> str:
 def _with_reset(line: str) -> str:
     last = line.rfind("\x1b")
     return line if last < 0 or line.startswith((_RESET, "\x1b[m"), last) else line + _RESET
+
+
+def _cut(line: str, width: int) -> str:
+    """Return a line without the parts, or if it has only one the letters, that do not fit."""
+    part = line[:width]
+    return part if len(line) <= width else part.rpartition(" · ")[0] or part
 
 
 def _width(descriptor: int) -> int | None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _LOOK = 0.2  # seconds that a frame of the spinner is shown
 _FRAMES = "|/-\\"  # of the spinner
-_CELLS = 20  # characters of the bar
+_CELLS = 12  # characters of the bar
 _WAITING = {  # what is shown in a state in which a job writes no lines
     "QUEUED": "queued",
     "PENDING": "waiting for machines",

@@ -100,7 +100,7 @@ view.summarise({"restarts": 0, "epochs": [{"epoch": 1, "step": 2, "logs": {"loss
 """).split(CLEAR)
     assert shown[:2] == ["", "| starting TensorFlow · 0 s"]
     assert any(piece.startswith("/ starting TensorFlow") for piece in shown)
-    first_step = shown.index("[##########----------] step 1/2")
+    first_step = shown.index("[######------] step 1/2")
     assert "| building the first step · 0 s" in shown[:first_step]
     assert shown[-1] == "restarts  0\n"
     assert sum("0.5" in piece for piece in shown) == 1

@@ -17,14 +17,13 @@ def test_line_grows_with_what_is_known():
     assert progress.update({"event": "checkpoint", "step": 0}) == ""
     assert progress.update(step(1, 9.0)) == "epoch 1 · step 1"
     assert progress.update(READY) == "epoch 1 · step 1"
-    assert progress.update(step(2, 10.0)) == "[--------------------] epoch 1/5 · step 2/115"
+    assert progress.update(step(2, 10.0)) == "[------------] epoch 1/5 · step 2/115"
     assert progress.update(step(12, 10.5, loss=0.31234)) == (
-        "[##------------------] 5.2 s left · epoch 1/5 · step 12/115 · loss 0.3123 · "
-        "1,280 examples/s"
+        "[#-----------] 5.2 s left · epoch 1/5 · step 12/115 · loss 0.3123 · 1,280 examples/s"
     )
     progress.update({"event": "epoch", "epoch": 1, "examples_per_second": 9000.4})
     assert progress.update(step(24, 12.0, epoch=2, loss=0.3)) == (
-        "[####----------------] 8.3 s left · epoch 2/5 · step 24/115 · loss 0.3 · 9,000 examples/s"
+        "[##----------] 8.3 s left · epoch 2/5 · step 24/115 · loss 0.3 · 9,000 examples/s"
     )
 
 
@@ -32,9 +31,9 @@ def test_bar_is_never_longer_than_full():
     progress = Progress()
     assert progress.update(step(1, 1.0, loss=float("nan"))) == "epoch 1 · step 1 · loss nan"
     progress.update(READY)
-    assert progress.update(step(115, 1.0)).startswith("[####################] ")
-    assert progress.update(step(999, 1.0)).startswith("[####################] ")
-    assert progress.update(step(-1, 1.0)).startswith("[--------------------] ")
+    assert progress.update(step(115, 1.0)).startswith("[############] ")
+    assert progress.update(step(999, 1.0)).startswith("[############] ")
+    assert progress.update(step(-1, 1.0)).startswith("[------------] ")
 
 
 def test_fields_that_are_no_numbers_are_left_out():
