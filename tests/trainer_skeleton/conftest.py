@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
     from tensorflow_host import PythonHost, Result
 
 BASE = Path(__file__).parents[2] / "trainer_skeleton" / "base"
+
+
+def config_of(ports: list[int], rank: int) -> str:
+    """Return TF_CONFIG of the chief or the worker of a cluster of two on this machine."""
+    chief, worker = (f"127.0.0.1:{port}" for port in ports)
+    task = {"type": ("chief", "worker")[rank], "index": 0}
+    return json.dumps({"cluster": {"chief": [chief], "worker": [worker]}, "task": task})
 
 
 def environment_outside_clusters() -> dict[str, str]:

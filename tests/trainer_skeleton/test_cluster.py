@@ -13,6 +13,8 @@ from distlaunch_trainer import cluster as cluster_module
 from distlaunch_trainer.cluster import Cluster, Role, role_from
 from distlaunch_trainer.errors import ClusterError
 
+from .conftest import config_of
+
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "replicas.json").read_text())
 REPLICAS = {
     f"{cluster['name']}: {task}": replica
@@ -21,12 +23,6 @@ REPLICAS = {
 }
 TWO = {"chief": ["127.0.0.1:1001"], "worker": ["127.0.0.1:1002"]}
 CHIEF = {"type": "chief", "index": 0}
-
-
-def config_of(ports: list[int], rank: int) -> str:
-    chief, worker = (f"127.0.0.1:{port}" for port in ports)
-    task = {"type": ("chief", "worker")[rank], "index": 0}
-    return json.dumps({"cluster": {"chief": [chief], "worker": [worker]}, "task": task})
 
 
 @pytest.mark.parametrize("replica", REPLICAS.values(), ids=REPLICAS)

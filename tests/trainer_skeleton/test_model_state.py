@@ -9,23 +9,9 @@ import tensorflow as tf
 
 from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.model_state import ModelState, find_optimizers
-from distlaunch_trainer.variable_names import optimizer_names, stable_names, unique_names
+from distlaunch_trainer.variable_names import unique_names
 
 layers = keras.layers
-
-
-def test_numbers_of_layers_start_at_0():
-    paths = ["net_3/dense_7/kernel", "net_3/dense_9/kernel", "net_3/dense_8/kernel", "x_2d/bias"]
-    names = ["net/dense/kernel", "net/dense_2/kernel", "net/dense_1/kernel", "x_2d/bias"]
-    assert stable_names(paths) == names
-    assert stable_names(["a_2/b", "a_1/b"]) != stable_names(["a_1/b", "a_2/b"])
-
-
-def test_variables_of_optimizers_are_named_by_those_of_the_model():
-    model = {"net_1/dense_4/kernel": "net/dense/kernel", "net_1/dense_4/k": "net/dense/k"}
-    paths = ["adam_2/iteration", "adam_2/net_1_dense_4_kernel_momentum", "adam_2/net_1_dense_4_k_v"]
-    names = ["iteration", "net/dense/kernel/momentum", "net/dense/k/v"]
-    assert optimizer_names(paths, model) == names
 
 
 def test_duplicates_get_a_suffix():
@@ -90,8 +76,24 @@ def test_all_optimizers_of_a_model_are_included():
     assert state.describe()["optimizers"]["generator_optimizer"] == "LossScaleOptimizer(SGD)"
 
 
-def dense(*names_and_activations):
-    return model_of(*(layers.Dense(4, a, name=n) for n, a in names_and_activations))
+def dense(*units, **options):
+    return lambda: model_of(*(layers.Dense(size, **options) for size in units))
+
+
+def named(**activations):
+    return lambda: model_of(*(layers.Dense(4, a, name=n) for n, a in activations.items()))
+
+
+def two(*activations):
+    return lambda: model_of(*(layers.Dense(4, a) for a in activations))
+
+
+def gan(*critics):
+    return lambda: Gan(keras.optimizers.Adam(), [create() for create in critics])
+
+
+def regularized(regularizer, rate):
+    return lambda: model_of(layers.Dense(4, kernel_regularizer=regularizer), layers.Dropout(rate))
 
 
 REMEDY = "; use a new --job-dir, or --no-resume to start from scratch"
@@ -100,67 +102,39 @@ REMEDY = "; use a new --job-dir, or --no-resume to start from scratch"
 @pytest.mark.parametrize(
     ("saved", "current", "difference"),
     [
+        (nested, lambda: nested(optimizer="adamax"), "its optimizer is Adam, this one Adamax"),
         (
-            lambda: nested(optimizer="adam"),
-            lambda: nested(optimizer="adamax"),
-            "its optimizer is Adam, this one Adamax",
-        ),
-        (
-            lambda: dense((None, "relu"), (None, "tanh")),
-            lambda: dense((None, "tanh"), (None, "relu")),
+            two("relu", "tanh"),
+            two("tanh", "relu"),
             "layer dense (Dense) differs: activation is 'relu' in the checkpoint and 'tanh' here",
         ),
         (
-            lambda: dense(("first", None), ("second", None)),
-            lambda: dense(("second", None), ("first", None)),
+            named(first=None, second=None),
+            named(second=None, first=None),
             "layer first (Dense) of the checkpoint is second (Dense) here",
         ),
         (
-            lambda: dense(("block_1", None), ("block_2", None)),
-            lambda: dense(("block_2", None), ("block_1", None)),
+            named(block_1=None, block_2=None),
+            named(block_2=None, block_1=None),
             "layer block (Dense) of the checkpoint is block_1 (Dense) here",
         ),
         (
-            lambda: model_of(layers.Dense(4)),
-            lambda: model_of(layers.Dense(5)),
+            dense(4),
+            dense(5),
             "layer dense (Dense) differs: units is 4 in the checkpoint and 5 here",
         ),
+        (dense(4), dense(4, 4), "only this model has a layer dense_1 (Dense)"),
+        (dense(4, 4), dense(4), "only the checkpoint has a layer dense_1 (Dense)"),
+        (dense(4), dense(4, dtype="mixed_bfloat16"), None),
         (
-            lambda: model_of(layers.Dense(4)),
-            lambda: model_of(layers.Dense(4), layers.Dense(4)),
-            "only this model has a layer dense_1 (Dense)",
-        ),
-        (
-            lambda: model_of(layers.Dense(4), layers.Dense(4)),
-            lambda: model_of(layers.Dense(4)),
-            "only the checkpoint has a layer dense_1 (Dense)",
-        ),
-        (
-            lambda: model_of(layers.Dense(4)),
-            lambda: model_of(layers.Dense(4, dtype="mixed_bfloat16")),
-            None,
-        ),
-        (
-            lambda: model_of(layers.Dense(4)),
-            lambda: model_of(layers.Dense(4, dtype="bfloat16")),
+            dense(4),
+            dense(4, dtype="bfloat16"),
             "variable sequential/dense/kernel is float32 (4, 4) in the checkpoint and "
             "bfloat16 (4, 4) here",
         ),
-        (
-            lambda: model_of(layers.Dense(4)),
-            lambda: Gan(keras.optimizers.Adam()),
-            "its model is a Sequential, this one a Gan",
-        ),
-        (
-            lambda: Gan(keras.optimizers.Adam(), [keras.optimizers.Adam()]),
-            lambda: Gan(keras.optimizers.Adam()),
-            "its critics/0 is Adam, this one None",
-        ),
-        (
-            lambda: model_of(layers.Dense(4, kernel_regularizer="l2"), layers.Dropout(0.5)),
-            lambda: model_of(layers.Dense(4), layers.Dropout(0.1)),
-            None,
-        ),
+        (dense(4), gan(), "its model is a Sequential, this one a Gan"),
+        (gan(keras.optimizers.Adam), gan(), "its critics/0 is Adam, this one None"),
+        (regularized("l2", 0.5), regularized(None, 0.1), None),
     ],
 )
 def test_a_checkpoint_of_another_model_is_refused_by_name(saved, current, difference):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import chain
 
-import keras
 import pytest
 import tensorflow as tf
 
@@ -96,34 +94,3 @@ def test_each_replica_reads_several_ranges_at_once_and_ahead(cluster, tmp_path):
     assert [node.op for node in graph.node].count("PrefetchDataset") == 2 + 1
     assert inner.count("PrefetchDataset") == 2
     assert inner.count("ParallelInterleaveDatasetV4") == 2
-
-
-def steps_of_gzip(items, replicas, first):
-    """Return the numbers of the records of each step of two passes, over all replicas."""
-    plan = BatchPlan(items.examples, 11, replicas)
-    pipeline = Pipeline(items, plan, Order(seed=2, shuffle_buffer=30))
-    steps = [[] for _ in range(first, 2 * plan.steps)]
-    for replica in range(replicas):
-        batches = iter(pipeline.dataset(range(replica, replica + 1), first, 2 * plan.steps))
-        for step in steps:
-            _, rows, _, numbers = next(batches)
-            step.extend(numbers.numpy()[: int(rows), 0].tolist())
-    return [sorted(step) for step in steps]
-
-
-@pytest.mark.usefixtures("_not_held")
-@pytest.mark.parametrize(("replicas", "first"), [(3, 0), (5, 13)])
-def test_gzip_files_have_the_same_steps_on_any_number_of_replicas(
-    cluster, tmp_path, replicas, first
-):
-    """With 240 shards: three replicas have regions of their own, five share them."""
-    keras.utils.set_random_seed(0)  # the default of --seed
-    for name, count in (("a", 90), ("b", 47)):
-        with tf.io.TFRecordWriter(f"{tmp_path}/{name}", "GZIP") as writer:
-            for number in range(count):
-                writer.write(str(number).encode())
-    items = Records(f"{tmp_path}/[ab]", parse=tf.identity).open(cluster, "", numbered=True)
-    steps = steps_of_gzip(items, 1, 0)
-    for one_pass in (steps[: len(steps) // 2], steps[len(steps) // 2 :]):
-        assert sorted(chain(*one_pass)) == list(range(137))
-    assert steps_of_gzip(items, replicas, first) == steps[first:]
