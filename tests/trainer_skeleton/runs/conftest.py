@@ -102,6 +102,11 @@ class Project:
         assert "skipped" not in result.out
 
 
+def arrays_in(path: Path) -> list[np.ndarray]:
+    with np.load(path) as values:
+        return [values[name] for name in values.files]
+
+
 @contextmanager
 def float64_by_default() -> Iterator[None]:
     """Let Keras read data as float64.

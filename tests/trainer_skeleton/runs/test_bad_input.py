@@ -1,25 +1,14 @@
 """Bad input to the trainer: one line with the location and the remedy, and an exit code."""
 
 import re
-import shutil
-import zlib
 
 import pytest
-
-from .conftest import SETTINGS
 
 pytestmark = pytest.mark.slow
 
 MODEL, DATA = "trainer/model.py", "trainer/data.py"
 TRAIN = "data/train-00000-of-00005.tfrecord"
-SHAPE, OTHER_SHAPE = "(-1, 8, 8, 1))", "(-1, 4, 16, 1))"
-OWN_TRAIN_FUNCTION = """\
-class Own(keras.Sequential):
-    def make_train_function(self, force=False):
-        raise RuntimeError
-
-
-def create_model()"""
+SHAPE = "(-1, 8, 8, 1))"
 
 # What is reported, the changed file, and what is replaced in it.
 CASES = [
@@ -29,19 +18,12 @@ CASES = [
         DATA,
         {SHAPE: f"{SHAPE} + no_such_name"},
     ),
-    ("the model does not take what trainer/data.py gives", DATA, {SHAPE: OTHER_SHAPE}),
     (
         "create_model() in trainer/model.py returned int: end it with return model, a compiled",
         MODEL,
         {"return model": "return 3"},
     ),
-    ("has no output: the model has 5, for the labels 0 to 4", MODEL, {"Dense(10)": "Dense(5)"}),
     ("SyntaxError: invalid syntax (trainer/model.py, line", MODEL, {"model()": "model("}),
-    (
-        "Own.make_train_function() of trainer/model.py would not be called",
-        MODEL,
-        {"def create_model()": OWN_TRAIN_FUNCTION, "keras.Sequential(\n": "Own(\n"},
-    ),
     (
         "callbacks have to be a list of Keras callbacks, got ",
         MODEL,
@@ -188,19 +170,6 @@ def test_damaged_record_is_named_by_the_cluster(project):
     assert f"{TRAIN} is damaged at record 0 (byte 0)" in result.text
     assert re.search("(chief|worker:0) failed with exit code 1", result.text)  # both read it
     assert "Traceback" not in result.text
-
-
-def test_last_good_checkpoint_is_kept_when_the_loss_is_not_finite(regression, one_worker):
-    shutil.copytree(regression.folder / "one", regression.folder / "nan")
-    before = checksums(regression.folder / "nan/checkpoints")
-    options = ("--job-dir=nan", *SETTINGS, "--epochs=4", "--learning-rate=1e300")
-    result = regression.trainer(*options, code=1)
-    assert_one_error(result, "the loss is not finite at step")
-    assert before.items() <= checksums(regression.folder / "nan/checkpoints").items()
-
-
-def checksums(folder):
-    return {path.name: zlib.crc32((path / "values.npz").read_bytes()) for path in folder.iterdir()}
 
 
 def test_full_disk(project, small_disk):

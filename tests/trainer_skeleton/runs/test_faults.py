@@ -3,14 +3,12 @@
 `make laws` kills at 20 steps of the run, on clusters of two sizes, and freezes a task.
 """
 
-import os
-import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from .conftest import REGRESSION_DATA, REGRESSION_MODEL, SETTINGS
+from .conftest import LAWS, REGRESSION_DATA, REGRESSION_MODEL, SETTINGS
 
 pytestmark = pytest.mark.slow
 
@@ -32,9 +30,10 @@ def signal_once(name, number):
 
 class Fault(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
-        wanted, step, number, job = os.environ["FAULT"].split("@")
-        if self.model.optimizer.iterations == int(step) and wanted == task():
-            signal_once(f"{wanted}-{step}-{job}", int(number))
+        *faults, job = os.environ["FAULT"].split()
+        for wanted, step, number in (fault.split("@") for fault in faults):
+            if self.model.optimizer.iterations == int(step) and wanted == task():
+                signal_once(f"{wanted}-{step}-{job}", int(number))
 
     def get_state(self):
         return None
@@ -98,19 +97,21 @@ def faulty_project(new_project, callbacks, more="", validation=37):
     return new_project(model, REGRESSION_DATA.replace("_arrays(37,", f"_arrays({validation},"))
 
 
-def run_with_fault(project, job, workers, fault, *launcher, code=0, **environment):
-    """Run with a fault, once in a job."""
-    project = replace(project, environment={"FAULT": f"{fault}@{job}", **environment})
+def run_with_fault(project, job, workers, faults, *launcher, code=0, **environment):
+    """Run with faults, each once in a job."""
+    project = replace(project, environment={"FAULT": f"{faults} {job}", **environment})
     return project.local(job, "--workers", str(workers), *launcher, "--", *SETTINGS, code=code)
 
 
-def last_step(project, job, attempt=1):
-    events = [
-        event
-        for path in (project.folder / job / f"task-logs/attempt-{attempt}").glob("*.events.jsonl")
-        for event in project.events(job, path.name.removesuffix(".events.jsonl"), attempt)
-    ]
-    return max(event["step"] for event in events if event["event"] == "step")
+def steps_of(project, job, task, attempt=1):
+    events = project.events(job, task, attempt)
+    return [event["step"] for event in events if event["event"] == "step"]
+
+
+def last_step(project, job):
+    paths = (project.folder / job / "task-logs/attempt-1").glob("*.events.jsonl")
+    tasks = [path.name.removesuffix(".events.jsonl") for path in paths]
+    return max(max(steps_of(project, job, task)) for task in tasks)
 
 
 def assert_same_weights(project, job, one_worker):
@@ -119,31 +120,70 @@ def assert_same_weights(project, job, one_worker):
 
 
 @pytest.fixture(scope="module")
-def killed(regression, one_worker, new_project):
-    """The project of a run in which a worker is killed at step 9, and the chief as it saves."""
+def disturbed(regression, one_worker, new_project):
+    """A job that loses a worker at step 9 and the chief as it saves, and that is stopped twice.
+
+    It gets SIGTERM at step 18, then in a validation, and then runs to its end.
+    """
     size = min(path.stat().st_size for path in (regression.folder / "one").rglob("values.npz"))
-    project = faulty_project(new_project, "Rates(), Fault()", KILL_IN_WRITE)
-    bytes_written = str(int(2.5 * size))
-    run_with_fault(project, "job", 2, "worker0@9@9", "--restarts", "2", BYTES=bytes_written)
-    return project
+    callbacks = "Rates(), Fault(), StopInValidation()"
+    project = faulty_project(new_project, callbacks, KILL_IN_WRITE, validation=3700)
+    first_validation = project.folder / "validation.done"  # passes undisturbed
+    first_validation.touch()
+
+    def run(code, *launcher):
+        options = {"code": code, "BYTES": str(int(2.5 * size))}
+        return run_with_fault(project, "job", 2, "worker0@9@9 worker0@18@15", *launcher, **options)
+
+    results = [run(143, "--restarts", "2")]
+    attempts = [
+        [steps_of(project, "job", task, attempt) for task in ("chief", "worker-0")]
+        for attempt in (1, 2, 3)
+    ]
+    first_validation.unlink()
+    results += [run(143), run(0)]
+    return project, attempts, results
 
 
-def test_a_killed_worker_costs_the_steps_since_the_last_checkpoint(killed):
-    assert last_step(killed, "job") == 9
-    assert killed.events("job", "chief", attempt=2)[0]["step"] == 8
+def test_a_killed_worker_costs_the_steps_since_the_last_checkpoint(disturbed):
+    _, (first, second, _), _ = disturbed
+    assert max(map(max, first)) == 9
+    assert second[0][0] == 8 + 1
 
 
-def test_a_chief_killed_as_it_saves_leaves_the_checkpoint_before(killed):
-    assert last_step(killed, "job", attempt=2) == 16
-    assert killed.events("job", "chief", attempt=3)[0]["step"] == 12
+def test_a_chief_killed_as_it_saves_leaves_the_checkpoint_before(disturbed):
+    _, (_, second, third), _ = disturbed
+    assert max(map(max, second)) == 16
+    assert third[0][0] == 12 + 1
 
 
-def test_weights_after_kills_are_those_of_an_undisturbed_run(killed, one_worker):
-    assert killed.summary("job")["restarts"] == 2
-    assert_same_weights(killed, "job", one_worker)
+def test_sigterm_to_one_task_has_all_leave_at_one_step(disturbed):
+    _, (*_, third), (at_a_step, *_) = disturbed
+    assert "stopped by a signal: saved at step 18" in at_a_step.text
+    assert [steps[-1] for steps in third] == [18, 18]
 
 
-if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
+def test_sigterm_during_validation_does_not_wait_for_its_end(disturbed):
+    """The training of the epoch is saved; the resumed run validates it first."""
+    _, _, (_, in_validation, _) = disturbed
+    assert "resuming after step 18" in in_validation.text
+    assert "stopped by a signal: saved at step 22" in in_validation.text
+    assert "epoch 2/3" not in in_validation.text
+
+
+def test_weights_and_logs_after_faults_are_those_of_an_undisturbed_run(disturbed, one_worker):
+    project, _, (*_, resumed) = disturbed
+    assert "no checkpoint holds their state: StopInValidation" in resumed.text
+    assert project.summary("job")["resumed_from"] == 22
+    assert_same_weights(project, "job", one_worker)
+    _, summary = one_worker
+    for epoch, expected in zip(project.summary("job")["epochs"], summary["epochs"], strict=True):
+        assert epoch["epoch"] == expected["epoch"]
+        assert epoch["examples"] == expected["examples"]
+        assert epoch["logs"]["mae"] == pytest.approx(expected["logs"]["mae"], abs=1e-6)
+
+
+if LAWS:
 
     @pytest.fixture(scope="module")
     def faulty(new_project):
@@ -165,47 +205,6 @@ if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
         assert "worker:0 is frozen (SIGSTOP)" in result.text
         assert 0 <= last_step(faulty, "frozen") - faulty.summary("frozen")["resumed_from"] <= EVERY
         assert_same_weights(faulty, "frozen", one_worker)
-
-
-@pytest.fixture(scope="module")
-def stopped(new_project):
-    """A job that gets SIGTERM at step 14, then in a validation, and then runs to its end."""
-    project = faulty_project(new_project, "Rates(), Fault(), StopInValidation()", validation=3700)
-    first_validation = project.folder / "validation.done"  # passes undisturbed
-    first_validation.touch()
-    at_a_step = run_with_fault(project, "job", 2, "worker0@14@15", code=143)
-    events = [project.events("job", task) for task in ("chief", "worker-0")]
-    first_validation.unlink()
-    in_validation = run_with_fault(project, "job", 2, "worker0@14@15", code=143)
-    resumed = run_with_fault(project, "job", 2, "worker0@14@15")
-    return project, events, at_a_step, in_validation, resumed
-
-
-def test_sigterm_to_one_task_has_all_leave_at_one_step(stopped):
-    _, events, at_a_step, *_ = stopped
-    assert "stopped by a signal: saved at step 14" in at_a_step.text
-    for of_task in events:
-        assert [event["step"] for event in of_task if event["event"] == "step"][-1] == 14
-
-
-def test_sigterm_during_validation_does_not_wait_for_its_end(stopped):
-    """The training of the epoch is saved; the resumed run validates it first."""
-    _, _, _, in_validation, _ = stopped
-    assert "resuming after step 14" in in_validation.text
-    assert "stopped by a signal: saved at step 22" in in_validation.text
-    assert "epoch 2/3" not in in_validation.text
-
-
-def test_weights_and_logs_after_stops_are_those_of_an_undisturbed_run(stopped, one_worker):
-    project, *_, resumed = stopped
-    assert "no checkpoint holds their state: StopInValidation" in resumed.text
-    assert project.summary("job")["resumed_from"] == 22
-    assert_same_weights(project, "job", one_worker)
-    _, summary = one_worker
-    for epoch, expected in zip(project.summary("job")["epochs"], summary["epochs"], strict=True):
-        assert epoch["epoch"] == expected["epoch"]
-        assert epoch["examples"] == expected["examples"]
-        assert epoch["logs"]["mae"] == pytest.approx(expected["logs"]["mae"], abs=1e-6)
 
 
 ALONE = '{"cluster": {"worker": ["localhost:1"]}, "task": {"type": "worker", "index": 0}}'
@@ -256,58 +255,3 @@ def test_sigterm_while_the_cluster_forms_ends_the_tasks(project):
     result = project.local("job", *options, code=143)
     assert "trainer: stopped by a signal before the training began" in result.out
     assert not (project.folder / "job/summary.json").exists()
-
-
-def test_three_workers_then_two_past_a_damaged_checkpoint(regression, one_worker, three_workers):
-    shutil.copytree(regression.folder / "three", regression.folder / "moved")
-    newest = max((regression.folder / "moved/checkpoints").iterdir())
-    values = newest / "values.npz"
-    values.write_bytes(values.read_bytes()[:-100])
-    result = regression.local("moved", "--workers", "2", "--", *SETTINGS)
-    assert f"the checkpoint {newest} is damaged" in result.text
-    assert regression.summary("moved")["resumed_from"] == STEPS - 1
-    assert_same_weights(regression, "moved", one_worker)
-
-
-ANOTHER = """
-import keras, os, sys
-from trainer import model, task
-
-create = model.create_model
-
-def create_other():
-    other, known = create(), keras.optimizers
-    if os.environ["ANOTHER"] == "optimizer":
-        other.compile(known.Adamax(1e-2), "mse", metrics=["mae"])
-    else:
-        other.compile(known.Adam(1e-2, global_clipnorm=0.5), "mse", metrics=["mse", "mae"])
-    return other
-
-model.create_model = create_other
-sys.exit(task.main())
-"""
-
-
-@pytest.fixture(scope="module")
-def another(regression, three_workers):
-    """Resume the job of three workers on one with another optimizer, or other metrics."""
-    regression.write("another.py", ANOTHER)
-    shutil.copytree(regression.folder / "three", regression.folder / "another")
-    options = ("--job-dir=another", *SETTINGS, "--epochs=4")
-    return lambda change: regression.run("another", *options, ANOTHER=change)
-
-
-def test_a_run_with_another_optimizer_is_refused(another):
-    result = another("optimizer")
-    assert result.code == 1
-    assert result.err.splitlines()[-1] == (
-        "trainer: error: the checkpoint is not of this model: its optimizer is Adam, this one "
-        "Adamax; use a new --job-dir, or --no-resume to start from scratch"
-    )
-
-
-def test_a_run_with_other_metrics_resumes(another, regression):
-    result = another("metrics")
-    assert result.code == 0, result.text
-    assert "trainer: warning: the metrics have changed" in result.err
-    assert "mse" in regression.summary("another")["epochs"][-1]["logs"]

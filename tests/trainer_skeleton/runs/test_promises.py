@@ -1,4 +1,7 @@
-"""The same weights on one worker and on more, in one process and with GPUs missing."""
+"""The same weights on one worker and on more, also of a job that goes on with others."""
+
+import shutil
+import zlib
 
 import numpy as np
 import pytest
@@ -6,6 +9,8 @@ import pytest
 from .conftest import LAWS, SETTINGS, TWO_DEVICES
 
 pytestmark = pytest.mark.slow
+
+STEPS = 33
 
 
 EXPECTED = "expected 1 GPU (DISTLAUNCH_EXPECTED_GPUS), TensorFlow sees none: TensorFlow 2."
@@ -47,23 +52,19 @@ def test_tasks_without_their_gpus_stop_with_one_message(regression, seed, task):
     assert error.endswith("; --allow-cpu trains anyway")
 
 
-@pytest.mark.parametrize(
-    ("options", "args", "tasks"),
-    [
-        (("--workers", "1", "--devices", "4"), ("--cross-device-ops=hierarchical-copy",), 1),
-        *([(("--workers", "2", "--devices", "2"), (), 2)] if LAWS else []),
-        *([(("--workers", "4"), (), 4)] if LAWS else []),
-    ],
-)
-def test_four_replicas_end_with_one_replicas_weights(regression, one_worker, options, args, tasks):
-    job = f"four-on-{tasks}"
+@pytest.mark.parametrize(("tasks", "devices"), [(1, 4), (2, 2), (4, 1)] if LAWS else [(1, 2)])
+def test_replicas_of_tasks_end_with_one_replicas_weights(regression, one_worker, tasks, devices):
+    job, replicas = f"{tasks}-of-{devices}", tasks * devices
     folder = ("--job-dir", regression.job_dir(job))
-    result = regression.run("distlaunch", "local", *folder, *options, "--", *SETTINGS, *args)
+    options = ("--workers", str(tasks), "--devices", str(devices), "--", *SETTINGS)
+    args = ("--cross-device-ops=hierarchical-copy",) if tasks == 1 else ()
+    result = regression.run("distlaunch", "local", *folder, *options, *args)
     assert result.code == 0, result.text
-    name = "mirrored, 4 replicas\n" if tasks == 1 else f"multi-worker, 4 replicas on {tasks} tasks"
+    on_tasks = f"multi-worker, {replicas} replicas on {tasks} tasks"
+    name = f"mirrored, {replicas} replicas\n" if tasks == 1 else on_tasks
     assert f"strategy: {name}" in result.out
     summary = regression.summary(job)
-    assert (len(summary["tasks"]), summary["replicas"]) == (tasks, 4)
+    assert (len(summary["tasks"]), summary["replicas"]) == (tasks, replicas)
     weights, expected = one_worker
     np.testing.assert_allclose(regression.weights(job), weights, rtol=0, atol=1e-9)
     for epoch, other in zip(summary["epochs"], expected["epochs"], strict=True):
@@ -102,3 +103,72 @@ def test_tasks_with_different_numbers_of_devices_are_named(regression):
     assert result.code == 1
     (error,) = [line for line in result.out.splitlines() if "trainer: error: " in line]
     assert "the tasks have different numbers of CPUs (chief has 2, worker:0 has 1)" in error
+
+
+def test_three_workers_then_two_past_a_damaged_checkpoint(regression, one_worker, three_workers):
+    shutil.copytree(regression.folder / "three", regression.folder / "moved")
+    newest = max((regression.folder / "moved/checkpoints").iterdir())
+    values = newest / "values.npz"
+    values.write_bytes(values.read_bytes()[:-100])
+    result = regression.local("moved", "--workers", "2", "--", *SETTINGS)
+    assert f"the checkpoint {newest} is damaged" in result.text
+    assert regression.summary("moved")["resumed_from"] == STEPS - 1
+    assert regression.summary("moved")["steps"] == STEPS
+    np.testing.assert_allclose(regression.weights("moved"), one_worker[0], rtol=0, atol=1e-9)
+
+
+def test_last_good_checkpoint_is_kept_when_the_loss_is_not_finite(regression, one_worker):
+    shutil.copytree(regression.folder / "one", regression.folder / "nan")
+    before = checksums(regression.folder / "nan/checkpoints")
+    options = ("--job-dir=nan", *SETTINGS, "--epochs=4", "--learning-rate=1e300")
+    result = regression.trainer(*options, code=1)
+    assert result.err.splitlines()[-1].startswith("trainer: error: the loss is not finite at step")
+    assert before.items() <= checksums(regression.folder / "nan/checkpoints").items()
+
+
+def checksums(folder):
+    return {path.name: zlib.crc32((path / "values.npz").read_bytes()) for path in folder.iterdir()}
+
+
+ANOTHER = """
+import keras, os, sys
+from trainer import model, task
+
+create = model.create_model
+
+def create_other():
+    other, known = create(), keras.optimizers
+    if os.environ["ANOTHER"] == "optimizer":
+        other.compile(known.Adamax(1e-2), "mse", metrics=["mae"])
+    else:
+        other.compile(known.Adam(1e-2, global_clipnorm=0.5), "mse", metrics=["mse", "mae"])
+    return other
+
+model.create_model = create_other
+sys.exit(task.main())
+"""
+
+
+@pytest.fixture(scope="module")
+def another(regression, three_workers):
+    """Resume the job of three workers on one with another optimizer, or other metrics."""
+    regression.write("another.py", ANOTHER)
+    shutil.copytree(regression.folder / "three", regression.folder / "another")
+    options = ("--job-dir=another", *SETTINGS, "--epochs=4")
+    return lambda change: regression.run("another", *options, ANOTHER=change)
+
+
+def test_a_run_with_another_optimizer_is_refused(another):
+    result = another("optimizer")
+    assert result.code == 1
+    assert result.err.splitlines()[-1] == (
+        "trainer: error: the checkpoint is not of this model: its optimizer is Adam, this one "
+        "Adamax; use a new --job-dir, or --no-resume to start from scratch"
+    )
+
+
+def test_a_run_with_other_metrics_resumes(another, regression):
+    result = another("metrics")
+    assert result.code == 0, result.text
+    assert "trainer: warning: the metrics have changed" in result.err
+    assert "mse" in regression.summary("another")["epochs"][-1]["logs"]
