@@ -133,17 +133,8 @@ def test_other_tasks_on_this_machine_are_forecast_from_two_runs_of_two_models(
 
 
 def test_faster_and_dearer_clusters_are_on_the_front(forecast):
-    shapes, _ = forecast(
-        "wide-1",
-        "--machine",
-        "n1-standard-4",
-        "--machine",
-        "n1-highmem-4",
-        "--workers",
-        "1,4",
-        "--epochs",
-        "50",
-    )
+    machines = "--machine n1-standard-4 --machine n1-highmem-4"
+    shapes, _ = forecast("wide-1", *machines.split(), "--workers=1,4", "--epochs=50")
     best = {(shape["machine"], shape["workers"]) for shape in shapes if shape["is_best"]}
     assert best == {("n1-standard-4", 1), ("n1-standard-4", 4)}  # high memory only costs more
     one, four = shapes[:2]

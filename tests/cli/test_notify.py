@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -16,38 +16,12 @@ import pytest
 
 from distlaunch import notify
 
+from ..engines.vertex.servers import Reply, in_turn  # noqa: TID252 - tests are no package
 from .cloud import Cloud
 
 COMMAND = (
     'cat > received; echo "$DISTLAUNCH_JOB $DISTLAUNCH_STATE $DISTLAUNCH_EXIT_CODE" >> received'
 )
-
-
-@contextmanager
-def web_hook(status: int = 200):
-    """Run a server that keeps what is posted to it; yield its URL and that."""
-    posted: list[dict] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            assert self.headers["Content-Type"] == "application/json"
-            posted.append(json.loads(body))
-            self.send_response(status)
-            self.send_header("Location", "/login")
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/services/s3cret", posted
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def local(run, target: str, program: str):
@@ -65,10 +39,12 @@ def test_a_command_gets_variables_and_a_line(run, tmp_path, program, state, code
     assert variables == f"job {state} {code}"
 
 
-def test_a_web_hook_gets_json_and_its_url_is_not_recorded(run, tmp_path):
-    with web_hook() as (url, posted):
-        assert local(run, url, "true").code == 0
-    (content,) = posted
+def test_a_web_hook_gets_json_and_its_url_is_not_recorded(run, serve, tmp_path):
+    server = serve(in_turn(Reply()))
+    assert local(run, f"{server.url}/services/s3cret", "true").code == 0
+    (request,) = server.requests
+    content = request.body
+    assert request.headers["content-type"] == "application/json"
     assert content.pop("text").startswith("job: SUCCEEDED after ")
     assert content.pop("duration") >= 0
     assert content.pop("job_dir").endswith("job")
@@ -76,12 +52,14 @@ def test_a_web_hook_gets_json_and_its_url_is_not_recorded(run, tmp_path):
     assert "s3cret" not in (tmp_path / "job/run.json").read_text()
 
 
-def test_a_notification_that_fails_is_a_warning_without_the_url(run):
+def test_a_notification_that_fails_is_a_warning_without_the_url(run, serve):
     for status in (302, 404):
-        with web_hook(status) as (url, _):
-            done = local(run, url, "true")
+        server = serve(in_turn(Reply(status, headers={"Location": "/login"})))
+        url = f"{server.url}/services/s3cret"
+        done = local(run, url, "true")
         assert done.code == 0
         assert f"warning: --notify: HTTP {status} from 127.0.0.1\n" in done.err
+    server.close()
     closed = local(run, url, "true")
     assert closed.code == 0
     assert "warning: --notify: 127.0.0.1: " in closed.err

@@ -248,17 +248,10 @@ def test_a_denied_log_is_reported_once_and_states_continue(follow, clock):
     assert sum(call == "list" for call, _ in cloud.calls) == 1
 
 
-@pytest.mark.parametrize(
-    ("reply", "message"),
-    [
-        (refused(403), "Google refuses"),
-        (refused(404), "not found"),
-    ],
-    ids=["denied", "gone"],
-)
-def test_a_job_that_cannot_be_read_ends_it(follow, clock, reply, message):
+@pytest.mark.parametrize(("status", "message"), [(403, "Google refuses"), (404, "not found")])
+def test_a_job_that_cannot_be_read_ends_it(follow, clock, status, message):
     cloud = Cloud(clock, RUN)
-    cloud.failing = lambda call, at: reply if call == "get" and at > 100 else None
+    cloud.failing = lambda call, at: refused(status) if call == "get" and at > 100 else None
     with pytest.raises(GoogleError, match=message):
         list(follow(cloud))
 
