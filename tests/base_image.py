@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import json
 import os
 import subprocess
 import sys
-import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
-import requests
+from fake_registry import descriptor
+
+from distlaunch.image.reference import Reference
+from distlaunch.image.registry.client import Registry
+from distlaunch.image.registry.manifests import DOCKER
+from distlaunch.image.registry.transport import Blob
 
 SUITE = "bookworm"
 PACKAGES = "python3,python3-pip,python3-venv,ca-certificates"
@@ -34,9 +38,6 @@ ENVIRONMENT = [
     "PYTHON_VERSION=3.11.2",
 ]
 TAG = "3.11"
-MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
-LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
-CONFIG = "application/vnd.docker.container.image.v1+json"
 
 
 @dataclass(frozen=True)
@@ -70,35 +71,19 @@ def push(found: Layer, registry: str) -> str:
             "history": [{"created_by": "mmdebstrap"}],
         }
     ).encode()
-    config_digest = f"sha256:{hashlib.sha256(config).hexdigest()}"
-    with found.file.open("rb") as stream:
-        _push_blob(registry, found.digest, stream)
-    _push_blob(registry, config_digest, io.BytesIO(config))
-    layers = [
-        {"mediaType": LAYER, "size": found.file.stat().st_size, "digest": found.digest},
-    ]
+    layer = {"mediaType": DOCKER.layer, "size": found.file.stat().st_size, "digest": found.digest}
     manifest = {
         "schemaVersion": 2,
-        "mediaType": MANIFEST,
-        "config": {"mediaType": CONFIG, "size": len(config), "digest": config_digest},
-        "layers": layers,
+        "mediaType": DOCKER.manifest,
+        "config": descriptor(DOCKER.config, config),
+        "layers": [layer],
     }
-    requests.put(
-        f"http://{registry}/v2/base/manifests/{TAG}",
-        json=manifest,
-        headers={"Content-Type": MANIFEST},
-        timeout=60,
-    ).raise_for_status()
-    return f"{registry}/base:{TAG}"
-
-
-def _push_blob(registry: str, digest: str, stream: io.BufferedIOBase) -> None:
-    begun = requests.post(f"http://{registry}/v2/base/blobs/uploads/", timeout=60)
-    begun.raise_for_status()
-    where = begun.headers["Location"]
-    mark = "&" if "?" in where else "?"
-    target = f"{where}{mark}digest={urllib.parse.quote(digest)}"
-    requests.put(target, data=stream, timeout=120).raise_for_status()
+    reference = Reference.parse(f"{registry}/base:{TAG}")
+    with Registry(reference) as client:
+        client.upload(Blob.of_file(found.file, found.digest, layer["size"]))
+        client.upload(Blob.of_bytes(config))
+        client.put_manifest(json.dumps(manifest).encode(), DOCKER.manifest, TAG)
+    return str(reference)
 
 
 def certificates() -> str:
@@ -147,7 +132,7 @@ def _make(file: Path) -> dict[str, str]:
     return notes
 
 
-def _compressed(command: list[str], target: io.BufferedWriter) -> dict[str, str]:
+def _compressed(command: list[str], target: BinaryIO) -> dict[str, str]:
     """Compress what a command prints, and return the digests of both."""
     plain, packed = hashlib.sha256(), hashlib.sha256()
 

@@ -106,6 +106,11 @@ def files(uri: Reference | str, layer: int = -1) -> dict[str, bytes | str]:
         }
 
 
+def opened(where: Reference | str) -> Registry:
+    """Return a client that retries soon, of an image or of a new repository at a host."""
+    return Registry(fresh(where) if isinstance(where, str) else where, QUICK)
+
+
 def _blob(uri: Reference | str, blob: Mapping[str, Any]) -> bytes:
     with Registry(Reference.parse(str(uri))) as registry:
         return b"".join(registry.blob(blob["digest"], blob["size"]).chunks())

@@ -129,16 +129,11 @@ def test_a_broken_context_and_a_missing_one_are_reported(monkeypatch, docker_con
     )
 
 
-@pytest.mark.parametrize(
-    ("address", "remedy"),
-    [
-        ("127.0.0.1:2375", "tcp://127.0.0.1:2375"),
-        ("/run/user/1000/docker.sock", "unix:///run/user/1000/docker.sock"),
-    ],
-)
-def test_an_address_of_docker_has_a_scheme(monkeypatch, address, remedy):
-    monkeypatch.setenv("DOCKER_HOST", address)
-    assert connection_error() == f"DOCKER_HOST: no scheme in {address}; set {remedy}"
+def test_an_address_of_docker_has_a_scheme(monkeypatch):
+    for scheme, address in (("tcp", "127.0.0.1:2375"), ("unix", "/run/user/1000/docker.sock")):
+        monkeypatch.setenv("DOCKER_HOST", address)
+        expected = f"DOCKER_HOST: no scheme in {address}; set {scheme}://{address}"
+        assert connection_error() == expected
 
 
 # Pushes and pulls

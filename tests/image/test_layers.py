@@ -68,22 +68,16 @@ def test_files_are_packed_unchanged(tree):
     assert all(each[1] == 0o755 for each in added.values() if each[0] == tarfile.DIRTYPE)
 
 
-def test_folders_above_the_root_are_left_as_they_are(tmp_path):
-    context = context_of(tmp_path / "in", {"a": (b"", 0o644)})
-    layer = code_layer(context, tmp_path / "layer", root="/opt/my/code/")
-    assert list(entries(layer)) == ["opt/my/code", "opt/my/code/a"]
-
-
-def test_folders_have_their_modes_also_without_files(tmp_path):
+def test_folders_have_their_modes_also_without_files_and_those_above_the_root_none(tmp_path):
     context = context_of(tmp_path / "in", {"a/b": (b"", 0o644)})
     folders = [ContextFile(*each, is_folder=True) for each in (("a", 0o755), ("logs", 0o777))]
     context = replace(context, folders=tuple(folders))
-    added = entries(code_layer(context, tmp_path / "layer"))
+    added = entries(code_layer(context, tmp_path / "layer", root="/opt/my/code/"))
     assert {path: each[1] for path, each in added.items()} == {
-        "app": 0o755,
-        "app/a": 0o755,
-        "app/a/b": 0o644,
-        "app/logs": 0o777,
+        "opt/my/code": 0o755,
+        "opt/my/code/a": 0o755,
+        "opt/my/code/a/b": 0o644,
+        "opt/my/code/logs": 0o777,
     }
 
 

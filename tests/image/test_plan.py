@@ -150,25 +150,20 @@ def test_the_wheel_of_the_trainer_package_has_the_same_bytes_everywhere(installe
     assert trainer_wheel().digest != first.digest
 
 
-def test_the_trainer_package_in_an_image_of_the_users_own_dockerfile(job, folder, base, installed):
+def test_the_users_own_dockerfile_is_for_docker(job, folder, base, installed):
     (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
     assert plan_image(job, folder).inputs.recipe.wheel is None
     (folder / "trainer/task.py").write_text(TRAINS)
     plan = plan_image(job, folder)
-    assert plan.inputs.recipe.wheel in plan.inputs.files
-    (installed / "run.py").write_text("Run = 2\n")
-    trainer_wheel.cache_clear()
-    assert plan_image(job, folder).reference != plan.reference
-
-
-def test_the_users_own_dockerfile_is_for_docker(job, folder, base):
-    (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY . /x\n")
-    plan = plan_image(job, folder)
     assert (plan.strategy, plan.inputs.environment) == ("docker", None)
+    assert plan.inputs.recipe.wheel in plan.inputs.files
     with pytest.raises(ImageError, match=r"Docker is not running|no docker command"):
         execute_plan(plan, print)
     images.push(plan.reference)
     assert plan_image(job, folder).strategy == "nothing"
+    (installed / "run.py").write_text("Run = 2\n")
+    trainer_wheel.cache_clear()
+    assert plan_image(job, folder).reference != plan.reference
 
 
 def test_a_missing_repository_and_a_missing_base_are_reported(registry, folder):

@@ -91,7 +91,7 @@ class Launch:
 
     def left(self) -> list[psutil.Process]:
         """Return the processes that this launcher left behind, or still has."""
-        return [p for p in psutil.process_iter() if _environment(p).get(MARK) == self._mark]
+        return left_of(self._mark)
 
     def end(self) -> tuple[int, str, str]:
         """Wait for the end and return the exit code, stdout and stderr."""
@@ -138,8 +138,7 @@ def launch(tmp_path: Path, write: Callable[[str], Path]) -> Iterator[Callable[..
     launches: list[Launch] = []
 
     def start(body: str, *options: str, workers: int | None = 2, env=(), **streams) -> Launch:
-        words = [] if workers is None else [f"--workers={workers}"]
-        words += [*options, "--", "python", str(write(body))]
+        words = [*words_of(workers, options), str(write(body))]
         launches.append(Launch(tmp_path, words, dict(env), **streams))
         return launches[-1]
 
@@ -152,13 +151,25 @@ def launch(tmp_path: Path, write: Callable[[str], Path]) -> Iterator[Callable[..
 
 
 @pytest.fixture
-def run(launch: Callable[..., Launch]) -> Callable[..., tuple[int, str, str]]:
-    """Run a program of so many tasks to its end."""
+def run(cli, tmp_path: Path, write: Callable[[str], Path]) -> Callable[..., tuple[int, str, str]]:
+    """Run a program of so many tasks to its end, in a fork of a Python that has started."""
+    (tmp_path / "up").mkdir()
+    mark = str(uuid.uuid4())
 
-    def run_to_end(*args, **kwargs) -> tuple[int, str, str]:
-        launched = launch(*args, **kwargs)
-        result = launched.end()
-        assert launched.left() == []
-        return result
+    def run_to_end(body: str, *options: str, workers: int | None = 2, env=()):
+        words = [*words_of(workers, options), write(body)]
+        done = cli("local", *words, env={**os.environ, **dict(env), MARK: mark})
+        assert left_of(mark) == []
+        return done.returncode, done.stdout, done.stderr
 
     return run_to_end
+
+
+def words_of(workers: int | None, options: tuple[str, ...]) -> list[str]:
+    words = [] if workers is None else [f"--workers={workers}"]
+    return [*words, *options, "--", "python"]
+
+
+def left_of(mark: str) -> list[psutil.Process]:
+    """Return the processes with a mark."""
+    return [p for p in psutil.process_iter() if _environment(p).get(MARK) == mark]

@@ -156,10 +156,9 @@ def test_a_module_finds_others_where_python_does(local, project):
 
 
 def test_a_module_of_a_src_layout_runs_by_its_name(cli, project):
-    (project / "trainer").rename(project / "mypkg")
-    (project / "src").mkdir()
-    (project / "mypkg").rename(project / "src/mypkg")
-    (project / "src/mypkg/__init__.py").touch()
+    (project / "src/mypkg").mkdir(parents=True)
+    for name in ("tensorflow", "keras"):
+        (project / f"src/{name}.py").touch()
     (project / "src/mypkg/data.py").write_text("ROWS = 5\n")
     (project / "src/mypkg/task.py").write_text("from mypkg.data import ROWS; print(ROWS)\n")
     done = cli("local", "--workers=1", "--set=module=mypkg.task")

@@ -43,8 +43,8 @@ LATE = "import signal; signal.signal(signal.SIGTERM, lambda *_: sys.exit('words\
     ("before", "times"),
     [("pass", 1), (LATE.replace("COUNT", "9"), 1), (LATE.replace("COUNT", "99"), 2)],
 )
-def test_the_last_lines_are_not_repeated_right_below_themselves(run, before, times):
-    code, out, _ = run(
+def test_the_last_lines_are_not_repeated_right_below_themselves(launch, before, times):
+    code, out, _ = launch(
         f"""
         if TASK == "chief":
             {before}
@@ -54,7 +54,7 @@ def test_the_last_lines_are_not_repeated_right_below_themselves(run, before, tim
         sys.exit("the reason")
         """,
         stderr=subprocess.STDOUT,
-    )
+    ).end()
     assert code == 1
     assert out.count("the reason") == times
     assert "worker:0 failed with exit code 1" in out
@@ -81,7 +81,7 @@ def test_what_is_not_restarted(cli, tmp_path, words, code, message):
 
 def test_a_stop_lets_tasks_leave_and_kills_and_reports_those_that_do_not(launch, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
-        "from distlaunch.local import endings\nendings.STOP_TIMEOUT = 2\n"
+        "from distlaunch.local import stop_policy\nstop_policy.STOP_TIMEOUT = 2\n"
     )
     launched = launch(
         """

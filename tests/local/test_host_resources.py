@@ -6,11 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distlaunch.job.model import Task
-from distlaunch.local.host_resources import (
-    HostResources,
-    share_out,
-    this_machine,
-)
+from distlaunch.local.host_resources import HostResources, share_out, this_machine
 
 TASKS = st.tuples(st.integers(0, 12), st.integers(0, 3), st.integers(0, 1)).map(
     lambda counts: (
@@ -51,8 +47,5 @@ def test_gpus_are_those_of_cuda_visible_devices_up_to_an_invalid_one():
     assert this_machine({"CUDA_VISIBLE_DEVICES": "2,GPU-8f"}).gpus == ("2", "GPU-8f")
     assert this_machine({"CUDA_VISIBLE_DEVICES": ""}).gpus == ()
     assert this_machine({"CUDA_VISIBLE_DEVICES": "0, 2,-1,3"}).gpus == ("0", "2")
-
-
-def test_description_of_a_machine():
     assert HostResources((0, 1)).describe() == "2 cores, no GPU"
     assert HostResources((0,), ("0",)).describe() == "1 core, 1 GPU"

@@ -92,10 +92,10 @@ def test_what_comes_last_is_shown_though_a_daemon_holds_the_output(run):
     assert (code, out) == (0, "chief | no newline\n")
 
 
-def test_a_log_that_cannot_be_written_is_reported_and_the_job_continues(run, tmp_path):
+def test_a_log_that_cannot_be_written_is_reported_and_the_job_continues(launch, tmp_path):
     limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (1000, 1000))
     program = "for number in range(1000): print('line', number)"
-    code, out, err = run(program, "--job-dir=job", workers=1, preexec_fn=limit)
+    code, out, err = launch(program, "--job-dir=job", workers=1, preexec_fn=limit).end()
     assert (code, out.count("\n")) == (0, 1000)
     log = tmp_path / "job" / "task-logs" / "attempt-1" / "chief.log"
     assert f"{log} ends here: file too large" in err

@@ -14,13 +14,6 @@ from distlaunch.local import ports, runner
 from distlaunch.local.ports import HeldPorts, is_any_listening, is_taken
 
 
-def test_held_ports_are_taken_until_they_are_released():
-    with HeldPorts(8) as held:
-        assert len(set(held.numbers)) == 8
-        assert all(map(is_taken, held.numbers))
-    assert not any(map(is_taken, held.numbers))
-
-
 def test_a_port_is_taken_by_a_server_but_not_by_connections_that_have_just_ended():
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = server.getsockname()
@@ -30,10 +23,13 @@ def test_a_port_is_taken_by_a_server_but_not_by_connections_that_have_just_ended
     assert not is_taken(address[1])
 
 
-def test_a_server_of_one_of_the_ports_is_seen_but_not_ports_that_are_held():
-    with HeldPorts(2) as held:
+def test_held_ports_are_taken_until_they_are_released_and_a_server_of_one_of_them_is_seen():
+    with HeldPorts(8) as held:
+        assert len(set(held.numbers)) == 8
+        assert all(map(is_taken, held.numbers))
         assert not is_any_listening(held.numbers)
         held.release()
+        assert not any(map(is_taken, held.numbers))
         for host in ("127.0.0.1", "::1"):
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             with socket.create_server((host, held.numbers[1]), family=family):

@@ -9,6 +9,7 @@ import images
 import pytest
 from fake_registry import FakeRegistry, Fault
 from images import QUICK
+from images import opened as open_registry
 
 from distlaunch.errors import ImageError
 from distlaunch.image.layers import Layer
@@ -19,10 +20,6 @@ from distlaunch.image.registry.manifests import ImageSettings
 from distlaunch.image.registry.transport import Blob, RetryPolicy, digest_of
 
 SMALL, LARGE = b"small\n", os.urandom(3_000_000)
-
-
-def open_registry(host):
-    return Registry(images.fresh(host), QUICK)
 
 
 def once(fault, method, part=""):

@@ -8,20 +8,15 @@ import images
 import pytest
 import requests
 from fake_registry import SERVICE, FakeRegistry, Fault
-from images import QUICK
+from images import opened as open_registry
 
 from distlaunch.errors import ImageError
 from distlaunch.image.reference import Reference
 from distlaunch.image.registry import transport
-from distlaunch.image.registry.client import Registry
 from distlaunch.image.registry.transport import Blob, digest_of
 
 USERS = {"ann": "open sesame"}
 CHALLENGED = "the credentials from docker's configuration"
-
-
-def open_registry(reference):
-    return Registry(reference, QUICK)
 
 
 def upload_error(reference):
@@ -31,21 +26,18 @@ def upload_error(reference):
 
 
 @pytest.fixture
-def basic(log_in):
-    with FakeRegistry(login="basic", users=USERS) as running:
-        log_in(running.host, USERS["ann"])
-        yield running.host
-
-
-@pytest.fixture
-def bearer(log_in):
-    with FakeRegistry(login="bearer", users=USERS) as running:
+def private(request, log_in):
+    """A registry of a kind of login, which Docker's configuration has."""
+    with FakeRegistry(login=getattr(request, "param", "basic"), users=USERS) as running:
         log_in(running.host, USERS["ann"])
         yield running
 
 
-def test_basic(basic, log_in, docker_config):
-    host, reference = basic, images.fresh(basic)
+with_tokens = pytest.mark.parametrize("private", ["bearer"], indirect=True)
+
+
+def test_basic(private, log_in, docker_config):
+    host, reference = private.host, images.fresh(private.host)
     digest = images.push(reference)
     with open_registry(reference) as registry:
         assert registry.digest() == digest
@@ -58,41 +50,43 @@ def test_basic(basic, log_in, docker_config):
         registry.digest()
 
 
-def test_tokens_are_kept_and_anonymous_ones_allow_to_pull_only(bearer, docker_config, log_in):
-    reference = images.fresh(bearer.host)
+@with_tokens
+def test_tokens_are_kept_and_anonymous_ones_allow_to_pull_only(private, docker_config, log_in):
+    reference = images.fresh(private.host)
     digest = images.push(reference)
-    assert 0 < len(bearer.token_requests) <= 2
-    assert bearer.token_requests[0]["service"] == [SERVICE]
+    assert 0 < len(private.token_requests) <= 2
+    assert private.token_requests[0]["service"] == [SERVICE]
     (docker_config / "config.json").unlink()
     with open_registry(reference) as registry:
         assert registry.digest() == digest
-    assert bearer.token_requests[-1]["scope"] == [f"repository:{reference.path}:pull"]
+    assert private.token_requests[-1]["scope"] == [f"repository:{reference.path}:pull"]
     assert upload_error(reference) == (
-        f"push of {reference.name} denied (token); run 'docker login {bearer.host}'"
+        f"push of {reference.name} denied (token); run 'docker login {private.host}'"
     )
-    log_in(bearer.host, "x", user="eve")
+    log_in(private.host, "x", user="eve")
     assert upload_error(reference) == (
         f"pull of {reference.name} denied (401); {CHALLENGED} do not suffice, "
-        f"run 'docker login {bearer.host}' with others"
+        f"run 'docker login {private.host}' with others"
     )
 
 
+@with_tokens
 @pytest.mark.parametrize("method", ["HEAD", "POST", "PUT"])
-def test_an_expired_token_is_renewed(bearer, method):
+def test_an_expired_token_is_renewed(private, method):
     data = os.urandom(3_000_000)
-    with open_registry(images.fresh(bearer.host)) as registry:
+    with open_registry(images.fresh(private.host)) as registry:
         registry.upload(Blob.of_bytes(b"first"))
-        bearer.token_requests.clear()
+        private.token_requests.clear()
 
         def expire(request):
             if request.method == method:
-                bearer.tokens.clear()
-                bearer.rule = lambda _: None
+                private.tokens.clear()
+                private.rule = lambda _: None
 
-        bearer.rule = expire
+        private.rule = expire
         registry.upload(Blob.of_bytes(data))
         assert b"".join(registry.blob(digest_of(data), len(data)).chunks()) == data
-    assert len(bearer.token_requests) == 1
+    assert len(private.token_requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -168,7 +162,7 @@ def test_credentials_are_sent_to_the_registry_only(log_in):
         assert not any("Authorization" in each.headers for each in storage.requests)
 
 
-def test_netrc_does_not_replace_the_credentials(basic, tmp_path, monkeypatch):
+def test_netrc_does_not_replace_the_credentials(private, tmp_path, monkeypatch):
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login eve password x\n")
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
-    assert images.push(images.fresh(basic))
+    assert images.push(images.fresh(private.host))
