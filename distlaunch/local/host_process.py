@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import socket
 import subprocess
@@ -13,6 +12,7 @@ from typing import IO, TYPE_CHECKING
 from distlaunch.errors import DistlaunchError
 from distlaunch.local import container, processes
 from distlaunch.local.host import Channel
+from distlaunch.local.output import open_pipe
 from distlaunch.python_command import python_command
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from distlaunch.local.task_process import TaskPlan
 
-PIPE_SIZE = 1 << 18  # bytes
 
 _PATIENCE = 25.0  # seconds in which the host, which gives up after ten twice, has ended everything
 
@@ -38,7 +37,7 @@ class HostProcess:
         self.outputs: dict[str, int] = {}
         writing: dict[str, int] = {}
         for plan in plans:
-            self.outputs[plan.name], writing[plan.name] = _pipe()
+            self.outputs[plan.name], writing[plan.name] = open_pipe()
         ours, theirs = socket.socketpair()
         with theirs, host_log.open("wb") as log:
             self._host = start_host(theirs.fileno(), list(writing.values()), env, log)
@@ -102,12 +101,3 @@ def start_host(
         pass_fds=[control, *pipes],
         start_new_session=True,
     )
-
-
-def _pipe() -> tuple[int, int]:
-    reading, writing = os.pipe()
-    os.set_blocking(reading, False)
-    if hasattr(fcntl, "F_SETPIPE_SZ"):
-        with contextlib.suppress(OSError):  # the system limits what a user's pipes hold in all
-            fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
-    return reading, writing

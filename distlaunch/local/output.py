@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.errors import os_reason
 from distlaunch.events import Notice, TaskLines
 from distlaunch.files import parse_object
-from distlaunch.local.host_process import PIPE_SIZE
 from distlaunch.tensorflow_noise import without_noise
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from distlaunch.events import Event
 
+_PIPE_SIZE = 1 << 18  # bytes
 _LAST_LINES = 20
 _LAST_BYTES = 1 << 14
 _EVENT_BYTES = 1 << 20  # read in one go; a longer line than that is no event
@@ -87,6 +88,16 @@ class Lines:
         yield bytes(line[start:])
 
 
+def open_pipe() -> tuple[int, int]:
+    """Return the reading and the writing end of a pipe for a task's output."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with suppress(OSError):  # the system limits what a user's pipes hold in all
+            fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
+    return reading, writing
+
+
 class TaskOutput:
     """Reads one task's output from a non-blocking pipe; the log file gets every byte."""
 
@@ -108,7 +119,7 @@ class TaskOutput:
     def read(self) -> bool:
         """Read a part of what there is; return whether there was any."""
         try:
-            data = os.read(self._descriptor, PIPE_SIZE)
+            data = os.read(self._descriptor, _PIPE_SIZE)
         except BlockingIOError:
             return False
         self.is_open = bool(data)
