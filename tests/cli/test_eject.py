@@ -41,10 +41,11 @@ def test_a_run_uses_the_copy_of_the_project(cli, run, tmp_path):
     find = "importlib.util.find_spec('distlaunch_trainer').origin"
     program = f"import importlib.util; print({find})"
     (folder / "trainer/task.py").write_text(program)
-    for words, expected in (((), resources.trainer_package()), (("eject",), folder)):
-        if words:
-            run(*words, cwd=folder)
-        for task in ((), ("--", sys.executable, "-c", program)):
-            done = cli("local", "--workers", "1", *task, cwd=folder)
-            assert done.returncode == 0
-            assert f"{expected}/" in done.stdout
+    here = ("--", sys.executable, "-c", program)
+    package = resources.trainer_package()
+    assert f"{package}/" in cli("local", "--workers", "1", *here, cwd=folder).stdout
+    run("eject", cwd=folder)
+    for task in ((), here):
+        done = cli("local", "--workers", "1", *task, cwd=folder)
+        assert done.returncode == 0
+        assert f"{folder}/" in done.stdout
