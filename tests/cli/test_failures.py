@@ -105,6 +105,9 @@ def test_a_failed_job_names_the_first_task_its_lines_the_reason_and_the_remedy(
     events = objects(run("logs", "--follow", "--json", name, *at).out)
     [event] = [event for event in events if event["event"] == "failure"]
     assert (event["task"], event["reason"]) == ("worker:0", module)
+    tasks = {event["task"] for event in events if event["event"] == "line"}
+    assert tasks >= {"chief", "worker:0", "vertex"}
+    assert [event["state"] for event in events if event["event"] == "state"][-1] == "FAILED"
 
 
 def test_lines_of_a_severity_and_above(run, cloud, ended):

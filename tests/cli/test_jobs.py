@@ -10,7 +10,6 @@ import pytest
 
 from distlaunch.engines.vertex.jobs import state
 from distlaunch.submit.records import Records
-from distlaunch.ui.progress_view import ProgressView
 
 from ..engines.vertex.servers import in_turn, refused  # noqa: TID252 - tests are no package
 from ..json_schemas import load_checked  # noqa: TID252 - tests are no package
@@ -258,33 +257,6 @@ def test_a_part_of_the_log(run, cloud):
     for wrong in ("--since=soon", "--grep=(", "--tail=-1"):
         done = run(*words, wrong)
         assert (done.code, done.err.count("\n")) == (2, 1)
-
-
-def test_a_job_is_followed_to_its_end(run, tmp_path):
-    with Cloud(tmp_path, call_faults="503@get#1,reset@logs#1,503@logs#3") as cloud:
-        job = cloud.launch(FAILING, "digits-1")
-        done = run("logs", job["name"], "--follow", "--json", *cloud.options())
-    assert done.code == 3
-    events = objects(done.out)
-    lines = [(event["task"], event["text"]) for event in events if event["event"] == "line"]
-    for task in ("chief", "worker:0"):
-        assert [text for name, text in lines if name == task] == LINES
-    last = [event for event in events if event["event"] == "state"][-1]
-    assert (last["state"], "status of 7" in last["error"]) == ("FAILED", True)
-
-
-def test_ctrl_c_leaves_the_job_running(run, running, monkeypatch):
-    def interrupt(view, events):
-        next(iter(events))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ProgressView, "stream", interrupt)
-    done = run("logs", "digits-9", "-f", *running[1])
-    message = (
-        "interrupted: the job is still running; reattach with 'distlaunch logs --follow digits-9', "
-        "cancel it with 'distlaunch cancel digits-9'"
-    )
-    assert (done.code, message in done.err) == (130, True)
 
 
 # cancel
