@@ -144,11 +144,14 @@ def test_every_other_combination_is_an_error_with_alternatives_that_pass():
             assert problem.where == "cluster.chief.accelerator"
 
 
-def test_an_accelerator_count_without_a_type_is_an_error():
+def test_a_count_without_a_type_and_one_of_another_pool_are_errors():
     refused("accelerator-missing", pool("g2-standard-96", None, 1))
     assert "no accelerator" in refused("accelerator-missing", pool("e2-standard-4", None, 1)).remedy
     [problem] = check(pool("n1-standard-8", None, 1), region="australia-southeast1")
     assert "type: NVIDIA_TESLA_T4" in problem.remedy  # the only one there
+    for role, where in (("workers", "cluster.workers.accelerator.count"), ("pool 4", "vertex")):
+        [problem] = check(pool("g2-standard-8", "NVIDIA_L4", 3, role=role))
+        assert problem.where == where
 
 
 def test_a_built_image_does_not_run_on_arm():
@@ -241,6 +244,7 @@ def own_catalogue(tmp_path, remedy):
     [
         (pool("n1-standrd-8"), "", "machine-unknown", "did you mean 'n1-standard-8'?"),
         (pool("n1-standard-2"), "", "machine-unknown", "did you mean 'n1-standard-4'?"),
+        (pool("n1-standard-128"), "", "machine-unknown", "did you mean 'n1-standard-96'?"),
         (pool("n1-standard-8", "A100", 1), "", "accelerator-unknown", "mean 'NVIDIA_TESLA_A100'?"),
         (pool("g2-standard-8", "NVIDIA_TESLA_L4", 1), "", "accelerator-unknown", "'NVIDIA_L4'?"),
         (pool("cloud-tpu", "TPU_V4", 8), "", "accelerator-unknown", "'TPU_V4_POD'?"),
@@ -266,21 +270,16 @@ def test_an_unknown_name_is_a_warning_with_the_entry_that_makes_it_known(
     assert code not in [problem.code for problem in after]
 
 
-@pytest.mark.parametrize(
-    ("machine", "topology", "nearest"),
-    [
+def test_a_tpu_needs_one_of_its_topologies():
+    for machine, topology, nearest in (
         ("ct5lp-hightpu-4t", "3x5", "4x4"),
         ("ct6e-standard-8t", "8x8", "2x4"),
         ("tpu7x-standard-4t", "none", "2x2x1"),
-    ],
-)
-def test_a_tpu_needs_one_of_its_topologies(machine, topology, nearest):
-    [problem] = check(pool(machine, topology=topology))
-    assert problem.code == "tpu-topology"
-    assert problem.remedy == (
-        "write vertex: {jobSpec: {workerPoolSpecs: "
-        f"[{{machineSpec: {{tpuTopology: {nearest}}}}}]}}}}"
-    )
+    ):
+        [problem] = check(pool(machine, topology=topology))
+        assert problem.code == "tpu-topology"
+        pools = f"[{{machineSpec: {{tpuTopology: {nearest}}}}}]"
+        assert problem.remedy == f"write vertex: {{jobSpec: {{workerPoolSpecs: {pools}}}}}"
 
 
 FLEX = pool("g2-standard-8", "NVIDIA_L4", 1)
@@ -315,12 +314,6 @@ def test_flex_start_needs_identical_machines():
     assert (problem.code, problem.where) == ("flex-start-machines", "scheduling.strategy")
     others = codes(pool("n1-standard-8"), replace(FLEX, role="workers"), strategy="FLEX_START")
     assert others == ["flex-start-accelerator", "flex-start-machines"]
-
-
-def test_problems_name_the_keys_of_their_pool():
-    pools = [pool("g2-standard-8", "NVIDIA_L4", 3, role=role) for role in ("workers", "pool 4")]
-    locations = [problem.where for problem in check(*pools)]
-    assert locations == ["cluster.workers.accelerator.count", "vertex"]
 
 
 # Any job with any catalogue of a user.

@@ -40,28 +40,18 @@ def fields(problem):
 
 
 @given(st.lists(DIAGNOSTICS, min_size=1, max_size=3))
-def test_those_of_a_job_file(diagnostics):
+def test_those_of_a_job_file_of_requirements_and_of_an_image(diagnostics):
     content = unreadable_as_json(JobFileError(problems=diagnostics))["problems"]
     assert [(each["where"], each["what"], each["remedy"]) for each in content] == [
         *map(fields, diagnostics)
     ]
-    assert list(json.loads(json.dumps(content[0]))) == [
+    assert [*json.loads(json.dumps(content[0]))] == [
         *("code", "severity", "where", "what", "remedy")
     ]
-
-
-@given(st.sampled_from([GoogleError, RetryableError, CreateRefused]), TEXTS, TEXTS)
-def test_those_of_google(kind, what, remedy):
-    error = kind(what, remedy=remedy, status=500, reason="INTERNAL")
-    error = CreateRefused.from_error(error) if kind is CreateRefused else error
-    assert fields(not_checked("bucket", error)) == ("bucket", f"not checked: {what}", remedy)
-    assert no_credentials(error).what == f"cloud checks skipped: {what}"
-    assert no_credentials(error).remedy == remedy
-
-
-@given(st.lists(DIAGNOSTICS, min_size=1, max_size=3))
-def test_those_of_an_image(diagnostics):
     [first, *_] = diagnostics
+    runtime = ImageRuntime("python:3.12", (3, 12), is_plain=True)
+    listed = requirements.ImageRequirements(runtime, refusal=first)
+    assert [*map(fields, requirements.problems(listed))] == [fields(first)]
     for error in (
         ContextError(problems=diagnostics),
         ImageError(first.what, where=first.where, remedy=first.remedy),
@@ -74,15 +64,17 @@ def test_those_of_an_image(diagnostics):
         assert [*map(fields, problems)] == [*map(fields, error.problems)]
 
 
+@given(st.sampled_from([GoogleError, RetryableError, CreateRefused]), TEXTS, TEXTS)
+def test_those_of_google(kind, what, remedy):
+    error = kind(what, remedy=remedy, status=500, reason="INTERNAL")
+    error = CreateRefused.from_error(error) if kind is CreateRefused else error
+    assert fields(not_checked("bucket", error)) == ("bucket", f"not checked: {what}", remedy)
+    assert no_credentials(error).what == f"cloud checks skipped: {what}"
+    assert no_credentials(error).remedy == remedy
+
+
 def raising(error):
     raise error
-
-
-@given(DIAGNOSTICS)
-def test_those_of_requirements(diagnostic):
-    runtime = ImageRuntime("python:3.12", (3, 12), is_plain=True)
-    listed = requirements.ImageRequirements(runtime, refusal=diagnostic)
-    assert [*map(fields, requirements.problems(listed))] == [fields(diagnostic)]
 
 
 def test_the_setting_of_a_registry_is_not_found_in_its_text():

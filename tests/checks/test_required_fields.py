@@ -8,7 +8,7 @@ import pytest
 from distlaunch.checks.required_fields import placeholders, problems, raise_if_incomplete
 from distlaunch.errors import JobFileError
 from distlaunch.job.launch import LaunchRequest
-from distlaunch.job.model import Cluster, Image, Job, Machine, Pool, Program
+from distlaunch.job.model import Cluster, Image, Job, Machine, Pool
 
 REPOSITORY = "us-central1-docker.pkg.dev/mine-1234/training/digits"
 COMPLETE = Job(
@@ -21,7 +21,6 @@ COMPLETE = Job(
 )
 OUTPUT = {"jobSpec": {"baseOutputDirectory": {"outputUriPrefix": "gs://my-bucket/here"}}}
 EMULATOR = "http://127.0.0.1:8085"
-TEMPLATE = Program(image="<region>-docker.pkg.dev/PROJECT/training/digits:1")
 
 
 def summary(job, **request):
@@ -31,10 +30,8 @@ def summary(job, **request):
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"bucket": "gs://my-bucket/below"}, "placeholder-bucket"),
         ({"service_account": "a@my-project.iam.gserviceaccount.com"}, "placeholder-project"),
         ({"vertex": OUTPUT}, "placeholder-bucket"),
-        ({"cluster": Cluster(Pool(Machine("n1-standard-4"), 1, TEMPLATE))}, "image-name"),
         ({"image": Image(repository="eu-docker.pkg.dev/x.com/mine/training")}, "repository-form"),
         ({"image": Image(uri="eu-docker.pkg.dev/mine-1234/training:1")}, "repository-form"),
     ],

@@ -102,9 +102,6 @@ def test_a_name_and_a_chief_are_enough_in_a_file_from_a_windows_editor(tmp_path)
     empty = "args:\nenv:\nlabels:\nimage:\nscheduling:\nvertex:\n"
     text = "\ufeff" + (SMALLEST + empty).replace("\n", "\r\n")
     assert read(tmp_path, text) == Job("digits", Cluster(Pool(Machine("n1-standard-4"))))
-
-
-def test_what_is_merged_gives_way_to_what_is_written(tmp_path):
     both = "env: {A: 1, <<: [{A: 2, B: 3}, {B: 4, C: 5}]}\n"
     assert read(tmp_path, SMALLEST + both).env == {"A": "1", "B": "3", "C": "5"}
 
@@ -196,13 +193,10 @@ def tuned(folder, parameter: str, more: str = "goal: maximize") -> Tuning:
         ("{min: 1e-4, max: 1, scale: LOG}", RangeParameter(1e-4, 1, scale="log")),
         ("{type: DOUBLE, min: 1, max: 5}", RangeParameter(1, 5)),
         ("{type: INTEGER, min: 1, max: 5}", RangeParameter(1, 5, is_integer=True)),
+        ("{min: 0.5, max: 9, scale: UNIT_LOG_SCALE}", RangeParameter(0.5, 9, scale="log")),
         (
-            "{min: 1, max: 9, scale: UNIT_LOG_SCALE}",
-            RangeParameter(1, 9, is_integer=True, scale="log"),
-        ),
-        (
-            "{min: 0.1, max: 9, scale: UNIT_REVERSE_LOG_SCALE}",
-            RangeParameter(0.1, 9, scale="reverse_log"),
+            "{min: 1.0, max: 9, scale: UNIT_REVERSE_LOG_SCALE}",
+            RangeParameter(1, 9, scale="reverse_log"),
         ),
         ("{min: 0.1, max: 9, scale: UNIT_LINEAR_SCALE}", RangeParameter(0.1, 9)),
         ("{type: DISCRETE, values: [1, 2]}", ChoiceParameter(("1", "2"), is_numeric=True)),
@@ -212,19 +206,11 @@ def tuned(folder, parameter: str, more: str = "goal: maximize") -> Tuning:
     ],
 )
 def test_a_tuned_parameter_s_type_follows_from_its_numbers(tmp_path, parameter, expected):
-    assert tuned(tmp_path, parameter).parameters == {"x": expected}
-
-
-@pytest.mark.parametrize(
-    ("goal", "algorithm", "expected"),
-    [
-        ("MAXIMIZE", "RANDOM_SEARCH", ("maximize", "random")),
-        ("Minimize", "GRID_SEARCH", ("minimize", "grid")),
-    ],
-)
-def test_google_s_words_of_a_search_are_taken(tmp_path, goal, algorithm, expected):
-    tuning = tuned(tmp_path, "{values: [a]}", f"goal: {goal}, algorithm: {algorithm}")
-    assert (tuning.goal, tuning.algorithm) == expected
+    for goal, algorithm in (("maximize", "random"), ("MAXIMIZE", "RANDOM_SEARCH")):
+        tuning = tuned(tmp_path, parameter, f"goal: {goal}, algorithm: {algorithm}")
+        assert tuning == Tuning("a", "maximize", {"x": expected}, 2, algorithm="random")
+    tuning = tuned(tmp_path, parameter, "goal: Minimize, algorithm: GRID_SEARCH")
+    assert (tuning.goal, tuning.algorithm) == ("minimize", "grid")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)

@@ -11,38 +11,28 @@ from distlaunch.errors import UsageError
 from distlaunch.job.launch import LaunchRequest, change_job_dir, check_scheme, job_dir_in
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "expected"),
-    [
-        (None, False),
-        ("http://127.0.0.1:1", True),
-        ("HTTP://127.0.0.1:1", True),
-        ("https://h", False),
-    ],
-)
-def test_an_endpoint_without_tls_is_an_emulator(endpoint, expected):
-    assert LaunchRequest(Path(), JOB, endpoint=endpoint).is_for_emulator is expected
+def test_an_endpoint_without_tls_is_an_emulator():
+    for endpoint in (None, "https://h"):
+        assert not LaunchRequest(Path(), JOB, endpoint=endpoint).is_for_emulator
+    for endpoint in ("http://127.0.0.1:1", "HTTP://127.0.0.1:1"):
+        assert LaunchRequest(Path(), JOB, endpoint=endpoint).is_for_emulator
 
 
 @pytest.mark.parametrize(
-    ("args", "job_dir"),
+    ("args", "job_dir", "changed"),
     [
-        ("", None),
-        ("--job-dir a", "a"),
-        ("--job-dir=a --epochs 3", "a"),
-        ("--job-dir a --job-dir=b=c", "b=c"),
-        ("--job-dir=a --job-dir", "a"),
-        ("--job-directory a", None),
+        ("", None, ""),
+        ("--epochs=5 --job-dir a", "a", "--epochs=5 --job-dir a/b"),
+        ("--job-dir=a --epochs 3", "a", "--job-dir=a/b --epochs 3"),
+        ("--job-dir a --job-dir=b=c", "b=c", None),
+        ("--job-dir=a --job-dir", "a", None),
+        ("--job-directory a", None, "--job-directory a"),
     ],
 )
-def test_last_job_dir_counts(args, job_dir):
+def test_the_last_job_dir_counts_and_is_changed_in_either_spelling(args, job_dir, changed):
     assert job_dir_in(args.split()) == job_dir
-
-
-@pytest.mark.parametrize("args", ["--epochs=5 --job-dir=a --seed=1", "--epochs=5 --job-dir a"])
-def test_a_job_dir_is_changed_in_either_spelling(args):
-    changed = change_job_dir(args.split(), lambda folder: f"{folder}/b")
-    assert " ".join(changed) == args.replace("-dir=a", "-dir=a/b").replace("-dir a", "-dir a/b")
+    if changed is not None:
+        assert [*change_job_dir(args.split(), lambda folder: f"{folder}/b")] == changed.split()
 
 
 def test_a_job_dir_is_a_path_or_in_a_bucket():

@@ -162,9 +162,9 @@ def test_invalid_assignments(project, text, line):
 
 def test_args_are_appended_for_the_pools_that_run_what_the_chief_runs(project):
     assert load(project, args=["--epochs=7"]).args == ("--epochs=5", "--epochs=7")
-    job = with_config(project, args=["--epochs=7"])
-    chief, servers = job.cluster.chief.program, job.cluster.parameter_servers.program
-    assert (chief.args, servers.args) == (("--lr", "0.1", "--epochs=7"), ())
+    cluster = with_config(project, args=["--epochs=7"]).cluster
+    assert cluster.chief.program.args == ("--lr", "0.1", "--epochs=7")
+    assert cluster.parameter_servers.program.args == ()
 
 
 # Google's files over the job's own
@@ -230,34 +230,24 @@ def test_the_command_line_wins_over_google_s_file(project):
     assert workers["containerSpec"]["imageUri"] == chief["containerSpec"]["imageUri"] == "x/y:1"
 
 
-CONFIGS = {
-    "without a job file": (
-        "workerPoolSpecs: [{machineSpec: {machineType: n1-x}}]",
-        ["workerPoolSpecs[0].replicaCount: not set; using 1"],
-    ),
-    "arguments in one text": (
-        "workerPoolSpecs: {replicaCount: 1, containerSpec: {imageUri: x/y:1, args: --epochs 5}}",
-        [
-            "workerPoolSpecs.containerSpec.args: one argument, '--epochs 5'; write a list for "
-            "several"
-        ],
-    ),
-    "output-only fields": (
-        "name: projects/1/locations/r/customJobs/2\nstate: JOB_STATE_FAILED\n" + CONFIG,
-        ["name: ignored (output-only field)", "state: ignored (output-only field)"],
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_what_is_assumed_or_ignored_is_noted(tmp_path, name):
-    text, notes = CONFIGS[name]
+def test_what_is_assumed_or_ignored_is_noted(tmp_path):
+    container = "containerSpec: {imageUri: x/y:1, args: --epochs 5}"
+    text = (
+        "name: projects/1/locations/r/customJobs/2\nstate: JOB_STATE_FAILED\n"
+        f"jobSpec: {{workerPoolSpecs: {{machineSpec: {{machineType: n1-x}}, {container}}}}}"
+    )
     folder = tmp_path / "My Project"
     folder.mkdir()
     (folder / "config.yaml").write_text(text)
     loaded = load_job(folder, config=folder / "config.yaml")
-    assert loaded.notes == tuple(f"{folder}/config.yaml: {note}" for note in notes)
-    assert loaded.job.name == ("my_project" if "displayName" not in text else "my_digits")
+    pool = f"{folder}/config.yaml: jobSpec.workerPoolSpecs"
+    assert set(loaded.notes) == {
+        f"{pool}.containerSpec.args: one argument, '--epochs 5'; write a list for several",
+        f"{folder}/config.yaml: workerPoolSpecs[0].replicaCount: not set; using 1",
+        f"{folder}/config.yaml: name: ignored (output-only field)",
+        f"{folder}/config.yaml: state: ignored (output-only field)",
+    }
+    assert loaded.job.name == "my_project"
     assert "state" not in request(loaded.job)
 
 

@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 from distlaunch.job import machine_catalogue
 from distlaunch.job.machine_catalogue import (
     MachineType,
-    chips,
     load,
-    offered_as,
-    suggest_accelerator,
-    suggest_machine,
 )
 from distlaunch.job.model import Machine
 from distlaunch.job.yaml_document import deep_merge
@@ -91,39 +87,6 @@ def test_machines_with_an_accelerator_come_the_smallest_first():
     assert KNOWN.machines_with("NVIDIA_L4", 3) == ()
 
 
-@pytest.mark.parametrize(
-    ("machine", "accelerator", "count", "name"),
-    [
-        ("n1-standard-8", "NVIDIA_TESLA_V100", 8, "NVIDIA_TESLA_V100"),
-        ("cloud-tpu", "TPU_V3", 8, "TPU_V3"),
-        ("cloud-tpu", "TPU_V3", 32, "TPU_V3_POD"),
-        ("ct6e-standard-4t", None, 0, "TPU_V6E"),
-        ("of tomorrow", None, 0, None),
-    ],
-)
-def test_regions_have_names_of_their_own_for_pods(machine, accelerator, count, name):
-    assert offered_as(KNOWN.machine(machine), accelerator, count) == name
-
-
-@pytest.mark.parametrize(
-    ("suggest", "name", "suggestion"),
-    [
-        (suggest_accelerator, "NVIDIA_TESLA_L4", "NVIDIA_L4"),
-        (suggest_accelerator, "T4", "NVIDIA_TESLA_T4"),
-        (suggest_machine, "n1-standard-2", "n1-standard-4"),
-        (suggest_machine, "n1-standard-128", "n1-standard-96"),
-        (suggest_machine, "n1-standrd-8", "n1-standard-8"),
-    ],
-)
-def test_an_unknown_name_gets_the_one_it_may_mean(suggest, name, suggestion):
-    names = KNOWN.machines if suggest is suggest_machine else KNOWN.accelerators
-    assert suggest(name, names) == f"; did you mean {suggestion!r}?"
-
-
-def test_chips_of_a_topology():
-    assert list(map(chips, ["1x1", "2x4", "2x2x4", "", "2x"])) == [1, 8, 16, 0, 0]
-
-
 def test_a_machine_has_the_facts_of_its_family():
     assert KNOWN.machine("a3-ultragpu-8g").boot_disks == ("hyperdisk-balanced",)
     assert KNOWN.machine("a4-of-tomorrow-8g").boot_disks == ("hyperdisk-balanced",)
@@ -135,19 +98,16 @@ def test_a_machine_has_the_facts_of_its_family():
     ]
 
 
-@pytest.mark.parametrize(
-    ("machine", "accelerator", "count", "gbps"),
-    [
+def test_the_egress_limit_depends_on_the_gpus():
+    for machine, accelerator, count, gbps in (
         ("n1-standard-4", "NVIDIA_TESLA_T4", 1, 8),  # 2 a vCPU
         ("n1-standard-96", "NVIDIA_TESLA_T4", 1, 32),
         ("n1-standard-96", "NVIDIA_TESLA_T4", 4, None),  # not documented
         ("n1-standard-96", "NVIDIA_TESLA_V100", 8, 100),
         ("n1-standard-16", "NVIDIA_TESLA_P100", 1, 32),
         ("g4-standard-384", "NVIDIA_RTX_PRO_6000", 8, None),
-    ],
-)
-def test_the_egress_limit_depends_on_the_gpus(machine, accelerator, count, gbps):
-    assert KNOWN.machines[machine].egress_limit(accelerator, count) == gbps
+    ):
+        assert KNOWN.machines[machine].egress_limit(accelerator, count) == gbps
 
 
 def test_a_users_file_adds_overrides_and_removes(own):

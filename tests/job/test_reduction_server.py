@@ -53,14 +53,6 @@ def load(folder, text: str, config: str | None = None, *sets: str) -> Job:
     return load_job(folder, config=folder / "config.yaml", overrides=sets).job
 
 
-def problem(folder, text: str, config: str | None = None, *sets: str) -> str:
-    """Return the one problem of a job."""
-    with pytest.raises(JobFileError) as error:
-        load(folder, text, config, *sets)
-    [line] = error.value.lines
-    return line.removeprefix(f"{folder}/")
-
-
 def request(job: Job) -> dict:
     body = vertex.build_request(job, image=None, labels={}, job_dir=None)
     proto.validate_request("customJobs", body)
@@ -81,40 +73,39 @@ def test_the_pool_is_that_of_google_s_example(tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    ("region", "continent"),
-    [("me-west1", "europe"), ("asia-southeast1", "asia"), ("southamerica-east1", "us"), ("", "us")],
-)
-def test_the_image_is_of_the_nearest_multi_region(region, continent, tmp_path):
-    pool = third_pool(load(tmp_path, V100, None, f"region={region}"))
-    assert pool["containerSpec"]["imageUri"] == continent + IMAGE.removeprefix("us")
+def test_the_image_is_of_the_nearest_multi_region(tmp_path):
+    for region, continent in {
+        "me-west1": "europe",
+        "asia-southeast1": "asia",
+        "southamerica-east1": "us",
+        "": "us",
+    }.items():
+        pool = third_pool(load(tmp_path, V100, None, f"region={region}"))
+        assert pool["containerSpec"]["imageUri"] == continent + IMAGE.removeprefix("us")
 
 
-@pytest.mark.parametrize(
-    ("machine", "accelerator", "count", "replicas"),
-    [
-        ("n1-standard-8", "NVIDIA_TESLA_T4", 1, 3),  # 5 x 16 Gbps
-        ("n1-standard-32", "NVIDIA_TESLA_V100", 1, 5),  # 5 x 32
-        ("n1-standard-16", "NVIDIA_TESLA_P100", 1, 5),  # 5 x 32
-        ("a3-highgpu-8g", "NVIDIA_H100_80GB", 8, 157),  # 5 x 1000
-    ],
-)
-def test_it_can_send_as_much_as_the_workers(machine, accelerator, count, replicas, tmp_path):
-    text = JOB.replace("MACHINE", machine).replace("ACCELERATOR, count: 8", accelerator)
-    sets = [f"cluster.{pool}.accelerator.count={count}" for pool in ("chief", "workers")]
-    assert third_pool(load(tmp_path, text, None, *sets))["replicaCount"] == replicas
+def of(machine: str, accelerator: str, count: int) -> str:
+    """Return the job file of a cluster of a machine with accelerators."""
+    text = JOB.replace("MACHINE", machine).replace("ACCELERATOR", accelerator)
+    return text.replace("count: 8", f"count: {count}")
 
 
 @pytest.mark.parametrize(
     ("text", "sets", "replicas"),
     [
+        # As much as the workers can send
+        (of("n1-standard-8", "NVIDIA_TESLA_T4", 1), [], 3),  # 5 x 16 Gbps
+        (of("n1-standard-32", "NVIDIA_TESLA_V100", 1), [], 5),  # 5 x 32
+        (of("n1-standard-16", "NVIDIA_TESLA_P100", 1), [], 5),  # 5 x 32
+        (of("a3-highgpu-8g", "NVIDIA_H100_80GB", 8), [], 157),  # 5 x 1000
+        # By the job file or --set
         (V100.replace("auto", "3"), [], 3),
         (V100, ["reduction_server.replicas=8"], 8),
         (WITHOUT, ["reduction_server.replicas=auto"], 16),
         (UNKNOWN.replace("auto", "9"), [], 9),  # no egress limit is documented
     ],
 )
-def test_the_number_is_that_of_the_job_file_or_of_set(tmp_path, text, sets, replicas):
+def test_the_number_of_replicas(tmp_path, text, sets, replicas):
     assert third_pool(load(tmp_path, text, None, *sets))["replicaCount"] == replicas
     assert load(tmp_path, text, None, "reduction_server=").reduction_server is None
 
@@ -157,7 +148,9 @@ NO_GPU = "needs NVIDIA accelerators on the chief and the workers; cluster.worker
     ],
 )
 def test_what_cannot_have_it_is_refused_where_it_is_set(tmp_path, text, sets, line):
-    assert problem(tmp_path, text, None, *sets) == line
+    with pytest.raises(JobFileError) as error:
+        load(tmp_path, text, None, *sets)
+    assert error.value.lines == (f"{tmp_path}/{line}" if line.startswith("dist") else line,)
 
 
 def test_it_is_added_to_the_pools_of_a_file_of_google_s(tmp_path):

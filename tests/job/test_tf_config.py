@@ -22,29 +22,19 @@ def parsed(environment: dict[str, str]) -> dict[str, object]:
 @pytest.mark.parametrize("cluster", BY_VERTEX, ids=lambda cluster: cluster["name"])
 def test_each_replica_sees_what_google_documents(cluster):
     addresses = {Task.parse(name): address for name, address in cluster["addresses"].items()}
-    seen = {
-        str(task): parsed(
-            replica_environment(
-                addresses, task, job_id=cluster["job_id"], job_dir=cluster["job_dir"]
-            )
-        )
-        for task in addresses
-    }
-    wanted = {name: replica["environment"] for name, replica in cluster["replicas"].items()}
-    assert seen == wanted
-
-
-@pytest.mark.parametrize("cluster", BY_VERTEX, ids=lambda cluster: cluster["name"])
-def test_golden_clusters_are_named_for_what_they_are(cluster):
-    tasks = [Task.parse(name) for name in cluster["addresses"]]
+    names = {"job_id": cluster["job_id"], "job_dir": cluster["job_dir"]}
+    assert {str(task) for task in addresses} == cluster["replicas"].keys()
+    for task in addresses:
+        seen = parsed(replica_environment(addresses, task, **names))
+        assert seen == cluster["replicas"][str(task)]["environment"]
 
     def pool(kind: str) -> Pool | None:
-        count = sum(task.type == kind for task in tasks)
+        count = sum(task.type == kind for task in addresses)
         return Pool(Machine("n1-standard-4"), count) if count else None
 
     model = Cluster(Pool(Machine("n1-standard-4")), pool("worker"), pool("ps"), pool("evaluator"))
     assert model.describe().partition(": ")[2] == cluster["name"].removesuffix(", no job folder")
-    assert model.tasks() == tuple(tasks)
+    assert model.tasks() == tuple(addresses)
 
 
 def test_order_of_addresses_is_that_of_the_tasks():

@@ -68,6 +68,8 @@ def test_own_prices_override_the_list(job, cost):
     assert result.sources[0].startswith("list prices of ")
     assert result.sources[1:] == ("distlaunch.prices.yaml",)
     assert result.an_hour == Decimal("1.15") * Decimal("0.379998") + 1
+    euros = cost(job("n1-standard-8", T4, 1), f"currency: EUR\n{own}")
+    assert euros.unknown == ("n1-standard-8",)  # another currency excludes the list
 
 
 def test_a_missing_accelerator_and_an_unknown_machine_have_no_price(job, cost):

@@ -37,21 +37,17 @@ def registry():
         yield f"{registry.host}/digits"
 
 
-@pytest.mark.parametrize(
-    ("tag", "code", "message"),
-    [
+def test_an_unusable_image_is_a_problem(registry, check):
+    for tag, code, message in (
         ("missing", "image-missing", "there is no image"),
         ("index", "image-architecture", "is for linux/arm64, linux/s390x"),
         ("broken", "unanswered", "fails with 500"),
         ("secret", "unanswered", "pull of"),
-    ],
-)
-def test_an_unusable_image_is_a_problem(tag, code, message, registry, check):
-    uri = f"{registry}:{tag}"
-    [problem] = check({"image": Image(uri=uri)})
-    assert (problem.code, problem.where) == (code, uri)
-    assert message in problem.what
-    assert problem.remedy
+    ):
+        [problem] = check({"image": Image(uri=f"{registry}:{tag}")})
+        assert (problem.code, problem.where) == (code, f"{registry}:{tag}")
+        assert message in problem.what
+        assert problem.remedy
 
 
 def test_all_images_of_pools_are_checked_but_googles_reduction_server(registry, check):

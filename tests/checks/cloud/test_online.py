@@ -17,14 +17,14 @@ TUNING = Tuning(
     "accuracy", "maximize", {"rate": RangeParameter(0.1, 1.0)}, trials=4, parallel_trials=2
 )
 PROJECT, REPOSITORY = "project demo-project", "us-central1-docker.pkg.dev/demo-project/training"
-SERVICES = (
+SERVICES = [
     "artifactregistry",
     "cloudbilling",
     "cloudresourcemanager",
     "iam",
     "serviceusage",
     "storage",
-)
+]
 ACCOUNT = "trainer@demo-project.iam.gserviceaccount.com"
 
 

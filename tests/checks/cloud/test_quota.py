@@ -12,6 +12,7 @@ from distlaunch.job.vertex.view import PoolRequest
 
 KNOWN = machine_catalogue.load(None)
 T4 = PoolRequest("chief", 1, "n1-standard-8", "NVIDIA_TESLA_T4", 2)
+A100 = PoolRequest("chief", 1, "a2-highgpu-1g", "NVIDIA_TESLA_A100", 1)
 
 
 def needed(*pools, strategy="STANDARD"):
@@ -23,6 +24,7 @@ def needed(*pools, strategy="STANDARD"):
     ("pool", "amounts"),
     [
         (T4, {"nvidia_t4_gpus": 2, "cpus": 8}),
+        (A100, {"nvidia_a100_gpus": 1, "a2_cpus": 12}),
         (PoolRequest("chief", 2, "e2-standard-4"), {"cpus": 8}),
         (PoolRequest("chief", 1, "c2-standard-30"), {"c2_cpus": 30}),
         (
@@ -38,16 +40,8 @@ def needed(*pools, strategy="STANDARD"):
 )
 def test_a_pool_needs_accelerators_and_cpus(pool, amounts):
     assert needed(pool) == amounts
-
-
-def test_preemptible_pools_have_other_quotas():
-    a100 = PoolRequest("chief", 1, "a2-highgpu-1g", "NVIDIA_TESLA_A100", 1)
-    assert needed(T4, a100, strategy="SPOT") == {
-        "preemptible_nvidia_t4_gpus": 2,
-        "preemptible_nvidia_a100_gpus": 1,
-        "preemptible_cpus": 8,
-        "preemptible_a2_cpus": 12,
-    }
+    preemptible = {f"preemptible_{name}": amount for name, amount in amounts.items()}
+    assert needed(pool, strategy="SPOT") == preemptible
 
 
 def test_every_machine_needs_a_quota():
@@ -107,6 +101,7 @@ def test_limits_are_checked_without_the_list_of_jobs(check):
 CPU_POOL = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": "1"}
 THREE = {"workerPoolSpecs": [CPU_POOL, {**CPU_POOL, "replicaCount": "2"}]}
 PERSISTENT = {**THREE, "persistentResourceId": "mine"}
+LIMIT = "the limit in us-central1 is 40, and active jobs use"
 LIMITS = {"cpus": 40, "nvidia_t4_gpus": 4, "preemptible_cpus": 40}
 SMALL = Cluster(Pool(Machine("n1-standard-4")))
 TUNING = Tuning("accuracy", "maximize", {"rate": RangeParameter(0.1, 1.0)}, 4, 2)
@@ -124,12 +119,7 @@ TUNED = {
     ("fields", "custom", "tuned", "message"),
     [
         ({}, [], [], None),
-        (
-            {},
-            [CUSTOM],
-            [],
-            "the job needs 32, the limit in us-central1 is 40, and active jobs use 12",
-        ),
+        ({}, [CUSTOM], [], f"the job needs 32, {LIMIT} 12"),
         ({}, [CUSTOM | {"jobSpec": PERSISTENT}], [], None),
         ({"scheduling": Scheduling("SPOT")}, [CUSTOM], [], None),
         ({"vertex": {"jobSpec": {"persistentResourceId": "mine"}}}, [CUSTOM], [], None),
@@ -137,8 +127,7 @@ TUNED = {
             {"cluster": SMALL, "tuning": TUNING},
             [CUSTOM, CUSTOM | {"name": f"{JOB}2"}, CUSTOM | {"name": f"{JOB}3"}],
             [TUNED],
-            "the job needs 8 (2 trials at once), the limit in us-central1 is 40, and active jobs "
-            "use 36",
+            f"the job needs 8 (2 trials at once), {LIMIT} 36",
         ),
     ],
     ids=["none", "one", "on a persistent resource", "of another quota", "persistent", "tuned"],

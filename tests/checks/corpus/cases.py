@@ -11,29 +11,14 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from distlaunch.checks.data import hash_modules
+from distlaunch.job.yaml_document import deep_merge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TRAINING, EXAMPLES = "data/train-*.tfrecord", (401, 97, 523, 211, 205)  # of the starter
 REGISTRY = "REGISTRY"  # replaced by the host of the tests' registry
-JOB = f"""
-name: digits
-project: demo-project
-region: us-central1
-bucket: gs://demo-bucket
-module: trainer.task
-args: [--epochs=8]
-image:
-  repository: {REGISTRY}/training/digits
-  base: python:3.12.12-slim-bookworm
-  requirements: requirements.txt
-  include: [data]
-cluster:
-  chief: {{machine: n1-standard-8}}
-  workers: {{machine: n1-standard-8, count: 2}}
-scheduling: {{strategy: STANDARD, timeout: 2h}}
-"""
+CORPUS = yaml.safe_load(Path(__file__).with_name("jobs.yaml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,7 +41,7 @@ class Case:
 
     def write(self, folder: Path, registry: str, pristine: Path) -> Path:
         shutil.copytree(pristine, folder)
-        job = yaml.safe_dump(_merged(yaml.safe_load(JOB), self.job))
+        job = yaml.safe_dump(deep_merge(CORPUS["job"], self.job, drop_none=True))
         (folder / "distlaunch.yaml").write_text(job.replace(REGISTRY, registry))
         for name, (old, new) in self.edits.items():
             before = (folder / name).read_text()
@@ -92,23 +77,6 @@ class Result:
         return {problem["code"] for problem in self.problems}
 
 
-def _cases(section: str) -> dict[str, Case]:
-    corpus = yaml.safe_load(Path(__file__).with_name("jobs.yaml").read_text(encoding="utf-8"))
-    return {name: Case(**fields) for name, fields in corpus[section].items()}
-
-
-def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(below)
-    for key, value in above.items():
-        if value is None:
-            del merged[key]
-        elif isinstance(value, dict) and isinstance(merged.get(key), dict):
-            merged[key] = _merged(merged[key], value)
-        else:
-            merged[key] = value
-    return merged
-
-
 def write_run(folder: Path, training: Any, validation: Any = None) -> Path:
     """Write the summary of a local run, and return its path."""
     modules = hash_modules(folder / "trainer/data.py")
@@ -134,4 +102,7 @@ def records(folder: Path, pattern: str, *counts: int) -> dict[str, Any]:
     return {"kind": "records", "pattern": pattern, "files": files, "examples": sum(counts)}
 
 
-BROKEN, GOOD, UNREADABLE = map(_cases, ("broken", "good", "unreadable"))
+BROKEN, GOOD, UNREADABLE = (
+    {name: Case(**fields) for name, fields in CORPUS[section].items()}
+    for section in ("broken", "good", "unreadable")
+)

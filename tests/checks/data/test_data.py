@@ -103,10 +103,10 @@ def test_a_path_outside_the_project_is_a_warning_where_the_container_may_have_it
     assert whole.data_codes() == []
 
 
-@pytest.mark.parametrize("word", ["os.environ.get('DATA')", "Path('/gcs').exists()"])
-def test_data_that_may_differ_in_the_cloud_raise_warnings(whole, laptop, word):
-    whole.ran_on(f"{laptop}/*.tfrecord", 1, more=f"DATA = {word}\n")
-    assert whole.data_codes() == [("warning", ON_LAPTOP), ("warning", "data-too-few")]
+def test_data_that_may_differ_in_the_cloud_raise_warnings(whole, laptop):
+    for word in ("os.environ.get('DATA')", "Path('/gcs').exists()"):
+        whole.ran_on(f"{laptop}/*.tfrecord", 1, more=f"DATA = {word}\n")
+        assert whole.data_codes() == [("warning", ON_LAPTOP), ("warning", "data-too-few")]
 
 
 def test_data_outside_the_image(whole):

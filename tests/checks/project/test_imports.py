@@ -41,22 +41,16 @@ def test_syntax_of_another_python_than_the_one_here(bundled):
     assert f"Python 3.{sys.version_info.minor + 1}" in problem.remedy
 
 
-@pytest.mark.parametrize(
-    ("module", "remedy"),
-    [
+def test_a_missing_module_and_a_package_that_is_run_by_its_main(whole):
+    for module, remedy in (
         ("trainer.tsk", "trainer.task"),
         ("trainer.qqqqqqqqqqqqqqqq", "python -m"),
         ("trainer", "name a module in it, e.g. trainer.task"),
         ("trainer.tasks.py", "'trainer.task'"),
-    ],
-)
-def test_a_missing_module(module, remedy, bundled):
-    problem = only(bundled, f"module={module}", "args=[]")
-    assert (problem.code, problem.severity, problem.where) == ("module-missing", "error", "module")
-    assert remedy in problem.remedy
-
-
-def test_a_package_is_run_by_its_main(whole):
+    ):
+        problem = only(whole, f"module={module}", "args=[]")
+        assert (problem.code, problem.where) == ("module-missing", "module")
+        assert remedy in problem.remedy
     whole.write("trainer/__main__.py", "import trainer.task\n")
     assert whole.problems("module=trainer") == []
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
+import yaml
 
 from distlaunch.job import vertex
 from distlaunch.job.ai_platform import read
@@ -28,7 +30,6 @@ from distlaunch.job.yaml_document import Document
 
 OWN = "us-docker.pkg.dev/p/r/own:1"
 IMAGE = "us-docker.pkg.dev/p/r/trainer:1"
-ROLES = ("master", "worker", "parameterServer", "evaluator")
 SMALL = Job("job", Cluster(Pool(Machine(""))))
 
 
@@ -44,113 +45,24 @@ def request(job: Job) -> dict[str, Any]:
     return body
 
 
-def pool(
-    machine: str,
-    count: int = 1,
-    gpus: tuple[int, str] | None = None,
-    image: str = OWN,
-    **program: list[str],
-) -> dict[str, Any]:
-    accelerators = {"acceleratorType": gpus[1], "acceleratorCount": gpus[0]} if gpus else {}
+def pool(image: str = OWN, **program: list[str]) -> dict[str, Any]:
     return {
-        "machineSpec": {"machineType": machine, **accelerators},
-        "replicaCount": count,
+        "machineSpec": {"machineType": CPU},
+        "replicaCount": 1,
         "containerSpec": {"imageUri": image, **program},
     }
 
 
-def custom(*machines: str, more: str = "") -> str:
-    """Return a file with machines of the first roles, and more fields of ``trainingInput``."""
-    types = zip(ROLES, machines, strict=False)
-    fields = [f"{role}Type: {machine}" for role, machine in types if machine]
-    counts = [f"{role}Count: 1" for role, each in zip(ROLES, machines, strict=False) if each][1:]
-    return f"trainingInput: {{scaleTier: CUSTOM, {', '.join([*fields, *counts])}{more}}}"
-
-
 CPU = "n1-standard-4"
-ACCELERATOR = "masterConfig: {acceleratorConfig"
-SHAPES = {
-    "STANDARD_1": (
-        "trainingInput: {scaleTier: STANDARD_1, args: [--a=1]}",
-        [
-            pool("n1-standard-8", args=["--a=1"]),
-            pool("n1-standard-8", 4, args=["--a=1"]),
-            pool(CPU, 3, args=["--a=1"]),
-        ],
-        ["scaleTier", "scaleTier", "scaleTier", "useChiefInTfConfig"],
-    ),
-    "BASIC_TPU": (
-        "trainingInput: {scaleTier: BASIC_TPU, runtimeVersion: 2.11, pythonVersion: 3.7}",
-        [pool("cloud-tpu", gpus=(8, "TPU_V2"))],
-        ["scaleTier", "runtimeVersion", "pythonVersion"],
-    ),
-    "a pod of TPUs": (
-        custom("cloud_tpu", more=f", {ACCELERATOR}: {{type: TPU_V2_POD, count: 9}}}}"),
-        [pool("cloud-tpu", gpus=(9, "TPU_V2"))],
-        ["masterType"],
-    ),
-    "a TPU beside a master": (
-        custom(
-            CPU,
-            "cloud_tpu",
-            more=f", masterConfig: {{imageUri: '{IMAGE}', containerArgs: [a]}}, workerConfig: "
-            "{acceleratorConfig: {type: TPU_V3, count: 8}, tpuTfVersion: '2.11'}",
-        ),
-        [pool("cloud-tpu", gpus=(8, "TPU_V3"), image=IMAGE, args=["a"])],
-        ["workerType", "masterType", "workerConfig.tpuTfVersion"],
-    ),
-    "an image that is inherited": (
-        custom(
-            CPU,
-            "n1-highcpu-16",
-            "n1-highmem-2",
-            more=f", masterConfig: {{imageUri: '{IMAGE}'}}, parameterServerConfig: {{imageUri: x}},"
-            " workerConfig: {acceleratorConfig: {type: NVIDIA_TESLA_P4, count: 2}}",
-        ),
-        [
-            pool(CPU, image=IMAGE),
-            pool("n1-highcpu-16", 1, (2, "NVIDIA_TESLA_P4"), IMAGE),
-            pool("n1-highmem-2", image="x"),
-        ],
-        ["useChiefInTfConfig"],
-    ),
-    "a command and args of each": (
-        custom(
-            CPU,
-            CPU,
-            "",
-            CPU,
-            more=f", masterConfig: {{imageUri: '{IMAGE}', containerCommand: [python, -m, trainer],"
-            " containerArgs: [chief]}, workerConfig: {containerArgs: [worker]},"
-            " useChiefInTfConfig: yes",
-        ),
-        [
-            pool(CPU, image=IMAGE, command=["python", "-m", "trainer"], args=["chief"]),
-            pool(CPU, image=IMAGE, args=["worker"]),
-            {},
-            pool(CPU, image=IMAGE),
-        ],
-        ["evaluatorConfig"],
-    ),
-    "legacy machines in snake case": (
-        "training_input: {scale_tier: CUSTOM, master_type: complex_model_l_v100}",
-        [pool("n1-standard-32", 1, (8, "NVIDIA_TESLA_V100"))],
-        ["masterType"],
-    ),
-    "no accelerator": (
-        custom(CPU, more=f", {ACCELERATOR}: {{type: ACCELERATOR_TYPE_UNSPECIFIED}}}}"),
-        [pool(CPU)],
-        [],
-    ),
-}
+CLUSTERS = yaml.safe_load(Path(__file__).with_name("clusters.yaml").read_text())
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", CLUSTERS)
 def test_a_job_has_the_machines_and_programs_it_had(tmp_path, name):
-    text, pools, noted = SHAPES[name]
-    result = translated(tmp_path, text)
-    assert request(result.job)["jobSpec"]["workerPoolSpecs"] == pools
-    assert [note.split(": ")[0] for note in result.notes] == noted
+    expected = CLUSTERS[name]
+    result = translated(tmp_path, expected["file"])
+    assert request(result.job)["jobSpec"]["workerPoolSpecs"] == expected["pools"]
+    assert [note.split(": ")[0] for note in result.notes] == expected["notes"]
 
 
 PACKAGES = """
@@ -170,7 +82,7 @@ def test_a_package_job_whose_module_is_here_is_built_from_here(tmp_path, file):
     (tmp_path / file).touch()
     result = translated(tmp_path, PACKAGES)
     assert (result.job.module, vertex.needs_image(result.job)) == ("trainer.task", True)
-    assert request(result.job)["jobSpec"]["workerPoolSpecs"] == [pool(CPU, args=ARGS)]
+    assert request(result.job)["jobSpec"]["workerPoolSpecs"] == [pool(args=ARGS)]
     assert result.notes[1] == (
         "packageUris: ignored; trainer.task is in the project folder, and the image is built from "
         "it"
@@ -235,7 +147,7 @@ def test_all_other_fields_are_translated_or_noted(tmp_path):
         "labels": {"team": "vision"},
         "encryptionSpec": {"kmsKeyName": "key"},
         "jobSpec": {
-            "workerPoolSpecs": [pool(CPU, args=["--job-dir", "gs://bucket/census"])],
+            "workerPoolSpecs": [pool(args=["--job-dir", "gs://bucket/census"])],
             "scheduling": {"timeout": "7200.5s"},
             "serviceAccount": "trainer@project.iam.gserviceaccount.com",
             "network": "projects/12345/global/networks/mine",
@@ -324,7 +236,7 @@ BASE = Job(
 def test_unset_fields_are_those_of_distlaunch_yaml(tmp_path):
     job = translated(tmp_path, "trainingInput: {scaleTier: BASIC}", base=BASE).job
     assert (job.module, job.region) == ("mine.main", "us-east1")
-    spec = {"workerPoolSpecs": [pool(CPU, args=["--from-base"])], "reservedIpRanges": ["a"]}
+    spec = {"workerPoolSpecs": [pool(args=["--from-base"])], "reservedIpRanges": ["a"]}
     assert request(job) == {
         "displayName": "base",
         "labels": {"team": "base", "kept": "yes"},
@@ -350,10 +262,11 @@ def test_the_file_wins_over_distlaunch_yaml(tmp_path):
     body = request(job)
     assert (body["displayName"], body["labels"]) == ("mine", {"team": "mine", "kept": "yes"})
     assert body["encryptionSpec"] == {"kmsKeyName": "mine"}
-    spec = {"workerPoolSpecs": [pool(CPU, args=["--from-file"])], "reservedIpRanges": ["a"]}
+    spec = {"workerPoolSpecs": [pool(args=["--from-file"])], "reservedIpRanges": ["a"]}
     assert body["trialJobSpec"] == {**spec, "enableWebAccess": True}
 
 
 def test_args_of_distlaunch_yaml_do_not_reach_a_foreign_image(tmp_path):
-    job = translated(tmp_path, custom(CPU, more=", masterConfig: {imageUri: x}"), base=BASE).job
-    assert request(job)["jobSpec"]["workerPoolSpecs"] == [pool(CPU, image="x")]
+    text = f"trainingInput: {{masterType: {CPU}, masterConfig: {{imageUri: x}}}}"
+    job = translated(tmp_path, text, base=BASE).job
+    assert request(job)["jobSpec"]["workerPoolSpecs"] == [pool("x")]

@@ -175,7 +175,7 @@ def test_whether_an_image_is_needed(programs, uri, needed):
     assert vertex.needs_image(replace(SMALL, cluster=cluster, image=Image(uri=uri))) is needed
 
 
-def test_a_search():
+def test_a_search_is_read_as_it_was_written():
     body = sent(TUNED)
     assert (body["maxTrialCount"], body["parallelTrialCount"]) == (12, 3)
     study = body["studySpec"]
@@ -190,12 +190,9 @@ def test_a_search():
     assert choice["discreteValueSpec"] == {"values": [0.1, 0.5, 2.0]}
     [pool] = body["trialJobSpec"]["workerPoolSpecs"]
     assert pool["containerSpec"] == {"imageUri": "a/b@sha256:1"}
-
-
-def test_a_search_is_read_as_it_was_written():
     numbers = ChoiceParameter(("0.1", "0.5", "2"), is_numeric=True, scale="reverse_log")  # sorted
-    expected = {**TUNED.tuning.parameters, "rate": numbers}
-    assert read_tuning(sent(TUNED)) == replace(TUNED.tuning, parameters=expected)
+    parameters = {**TUNED.tuning.parameters, "rate": numbers}
+    assert read_tuning(body) == replace(TUNED.tuning, parameters=parameters)
 
 
 CONDITION = {"parameterSpec": {"parameterId": "y", "discreteValueSpec": {"values": [1]}}}
