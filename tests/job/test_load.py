@@ -70,13 +70,6 @@ def lines(folder, **kwargs) -> list[str]:
 # What is set on the command line
 
 
-def test_set_wins_over_the_file_and_leaves_its_aliases_alone(project):
-    sets = ["cluster.workers.machine=n1-standard-8", "cluster.workers.count=7"]
-    cluster = load(project, overrides=sets).cluster
-    assert cluster.workers == Pool(Machine("n1-standard-8"), 7)
-    assert cluster.chief == Pool(Machine("n1-standard-4"))
-
-
 @pytest.mark.parametrize(
     ("text", "field", "value"),
     [
@@ -92,6 +85,10 @@ def test_set_wins_over_the_file_and_leaves_its_aliases_alone(project):
 )
 def test_set_takes_any_field(project, text, field, value):
     assert getattr(load(project, overrides=[text]), field) == value
+    sets = ["cluster.workers.machine=n1-standard-8", "cluster.workers.count=7", text]
+    cluster = load(project, overrides=sets).cluster
+    assert cluster.workers == Pool(Machine("n1-standard-8"), 7)
+    assert cluster.chief == Pool(Machine("n1-standard-4"))  # of which the workers are an alias
 
 
 def test_later_overrides_and_options_win_also_in_google_s_own_fields(project):
@@ -170,16 +167,12 @@ def test_args_are_appended_for_the_pools_that_run_what_the_chief_runs(project):
 # Google's files over the job's own
 
 
-def test_google_s_file_replaces_the_cluster(project):
-    cluster = with_config(project).cluster
+def test_google_s_file_replaces_the_cluster_and_the_rest_stays(project):
+    job = with_config(project)
     machine = Machine("a2-highgpu-1g", "NVIDIA_TESLA_A100", 1)
     program = Program("x/y:1", args=("--lr", "0.1"), env={"MODE": "on"})
     servers = Pool(Machine("n1-standard-4"), 2, Program("x/reduce:1"))
-    assert cluster == Cluster(Pool(machine, 1, program), parameter_servers=servers)
-
-
-def test_its_other_fields_win_and_the_rest_stays(project):
-    job = with_config(project)
+    assert job.cluster == Cluster(Pool(machine, 1, program), parameter_servers=servers)
     assert (job.name, job.region) == ("my_digits", "us-central1")
     assert job.scheduling == Scheduling("SPOT", timeout=3601)
     body = request(job)
@@ -402,6 +395,7 @@ def test_what_is_set_for_google_against_the_file_is_refused(project):
     ("files", "more", "expected"),
     [
         (["src/mypkg/task.py"], "", "src"),
+        (["src/mypkg/task.py", "Dockerfile"], "", None),  # which sets it
         (["src/mypkg.py"], "", "src"),
         (["src/mypkg/task.py", "mypkg/task.py"], "", None),  # Python finds the folder's own
         (["mypkg/task.py"], "", None),
@@ -413,16 +407,8 @@ def test_what_is_set_for_google_against_the_file_is_refused(project):
 def test_the_module_of_a_src_layout_is_found(tmp_path, files, more, expected):
     for file in files:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).touch()
+        (tmp_path / file).write_text("FROM x\nENV PYTHONPATH=/a/src\n" * (file == "Dockerfile"))
     key = "" if "script" in more else "module: mypkg.task\n"
     text = f"name: a\n{key}cluster: {{chief: {{machine: n1-standard-4}}}}\n{more}\n"
     (tmp_path / "distlaunch.yaml").write_text(text)
     assert load_job(tmp_path).job.env.get("PYTHONPATH") == expected
-
-
-def test_a_dockerfile_with_a_pythonpath_keeps_it(tmp_path):
-    (tmp_path / "src/mypkg").mkdir(parents=True)
-    (tmp_path / "Dockerfile").write_text("FROM x\nENV PYTHONPATH=/app/lib:/app/src\n")
-    text = "name: a\nmodule: mypkg.task\ncluster: {chief: {machine: n1-standard-4}}\n"
-    (tmp_path / "distlaunch.yaml").write_text(text)
-    assert load_job(tmp_path).job.env == {}

@@ -55,31 +55,17 @@ def test_accelerators_have_googles_names():
     assert set(KNOWN.flex_start) <= KNOWN.accelerators
 
 
-def test_what_is_retired_has_something_in_its_place():
-    for gone in KNOWN.retired.accelerators.values():
-        assert gone.instead
-        assert set(gone.instead) <= KNOWN.accelerators - KNOWN.retired.accelerators.keys()
-    for gone in KNOWN.retired.machines.values():
-        kind = KNOWN.machines[gone.replacement.type]
-        accelerator, count = gone.replacement.accelerator, gone.replacement.accelerator_count
-        is_there = accelerator is None or kind.takes(accelerator, count)
-        assert is_there or accelerator in KNOWN.retired.accelerators
-
-
-@pytest.mark.parametrize(
-    ("region", "accelerator", "is_offered"),
-    [
+def test_a_region_offers_what_is_known_of_it():
+    for region, accelerator, is_offered in (
         ("us-central1", "NVIDIA_TESLA_T4", True),
         ("us-south1", "NVIDIA_TESLA_T4", False),
         ("europe-west8", "NVIDIA_TESLA_T4", None),
         ("nowhere", "NVIDIA_TESLA_T4", None),
         ("us-central1", "NVIDIA_Z1", None),
         ("europe-west6", "NVIDIA_L4", False),  # for other uses only
-    ],
-)
-def test_a_region_offers_what_is_known_of_it(region, accelerator, is_offered):
-    assert KNOWN.offers(region, accelerator) is is_offered
-    assert (region in KNOWN.regions_with(accelerator)) is bool(is_offered)
+    ):
+        assert KNOWN.offers(region, accelerator) is is_offered
+        assert (region in KNOWN.regions_with(accelerator)) is bool(is_offered)
 
 
 def test_machines_with_an_accelerator_come_the_smallest_first():

@@ -61,18 +61,15 @@ def test_a_job_with_gpus_is_compared_with_all_gpus_of_the_region(job, compare, k
     assert {count for *_, count in four} == {4}
 
 
-def test_a_job_without_accelerators_is_compared_with_machines_that_need_none(job, compare, known):
+def test_a_job_is_compared_with_the_accelerators_of_its_kind(job, compare, known):
     assert machines(compare(job())) == {
         (name, None, 0)
         for name, kind in known.machines.items()
         if not kind.needs_accelerator and not kind.has_tpu
     }
-
-
-def test_flex_start_is_compared_with_its_accelerators(job, compare, known):
-    options = machines(compare(job("g2-standard-4", L4, 1, strategy="FLEX_START")))
-    assert {accelerator for _, accelerator, _ in options} <= set(known.flex_start)
-    assert ("a2-highgpu-1g", A100, 1) in options
+    flex_start = machines(compare(job("g2-standard-4", L4, 1, strategy="FLEX_START")))
+    assert {accelerator for _, accelerator, _ in flex_start} <= set(known.flex_start)
+    assert ("a2-highgpu-1g", A100, 1) in flex_start
 
 
 def test_all_pools_with_the_chiefs_machine_change(job, compare):

@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_snake
 
 from distlaunch.errors import JobFileError
 from distlaunch.job import vertex
-from distlaunch.job.ai_platform import AiPlatformFile, AiPlatformJob, is_training_input, read
+from distlaunch.job.ai_platform import AiPlatformFile, AiPlatformJob, read
 from distlaunch.job.ai_platform.from_job import from_job
 from distlaunch.job.ai_platform.to_job import to_job
 from distlaunch.job.model import Cluster, Job, Machine, Pool
@@ -113,12 +113,6 @@ def in_snake_case(document):
     if isinstance(document, list):
         return [in_snake_case(item) for item in document]
     return document
-
-
-def test_the_format_is_known_by_its_names():
-    assert is_training_input({"training_input": {}, "jobId": "a"})
-    assert is_training_input({"masterType": "standard"})
-    assert not is_training_input({"displayName": "a", "jobSpec": {}})
 
 
 SANE = {

@@ -164,12 +164,8 @@ def test_all_other_fields_are_translated_or_noted(tmp_path):
         "scheduling.maxWaitTime: ignored, as Vertex AI limits the wait only with "
         "scheduling.strategy FLEX_START",
     )
-
-
-def test_a_wait_is_kept_where_vertex_ai_has_one(tmp_path):
-    base = replace(SMALL, scheduling=Scheduling("FLEX_START"))
-    text = "trainingInput: {scaleTier: BASIC, scheduling: {maxWaitTime: 3600s}}"
-    assert translated(tmp_path, text, base=base).job.scheduling.max_wait == 3600
+    waiting = replace(SMALL, scheduling=Scheduling("FLEX_START"))
+    assert translated(tmp_path, text, base=waiting).job.scheduling.max_wait == 3600
 
 
 def test_hyperparameters_become_a_search(tmp_path):
@@ -212,12 +208,6 @@ def test_hyperparameters_become_a_search(tmp_path):
 SEARCH = "{params: [{parameterName: a, type: INTEGER, minValue: 1, maxValue: 2}]}"
 
 
-def test_a_search_has_the_defaults_it_had(tmp_path):
-    job = translated(tmp_path, f"trainingInput: {{hyperparameters: {SEARCH}}}").job
-    parameters = {"a": RangeParameter(1, 2, is_integer=True)}
-    assert job.tuning == Tuning("training/hptuning/metric", "maximize", parameters, trials=1)
-
-
 BASE = Job(
     "base",
     Cluster(Pool(Machine("n1-standard-96"))),
@@ -243,6 +233,9 @@ def test_unset_fields_are_those_of_distlaunch_yaml(tmp_path):
         "encryptionSpec": {"kmsKeyName": "base"},
         "jobSpec": {**spec, "enableWebAccess": False},
     }
+    text = f"trainingInput: {{masterType: {CPU}, masterConfig: {{imageUri: x}}}}"
+    job = translated(tmp_path, text, base=BASE).job  # its args do not reach another image
+    assert request(job)["jobSpec"]["workerPoolSpecs"] == [pool("x")]
 
 
 def test_the_file_wins_over_distlaunch_yaml(tmp_path):
@@ -259,14 +252,10 @@ def test_the_file_wins_over_distlaunch_yaml(tmp_path):
         """
     job = translated(tmp_path, text, base=BASE).job
     assert job.region == "us-central1"
+    parameters = {"a": RangeParameter(1, 2, is_integer=True)}
+    assert job.tuning == Tuning("training/hptuning/metric", "maximize", parameters, trials=1)
     body = request(job)
     assert (body["displayName"], body["labels"]) == ("mine", {"team": "mine", "kept": "yes"})
     assert body["encryptionSpec"] == {"kmsKeyName": "mine"}
     spec = {"workerPoolSpecs": [pool(args=["--from-file"])], "reservedIpRanges": ["a"]}
     assert body["trialJobSpec"] == {**spec, "enableWebAccess": True}
-
-
-def test_args_of_distlaunch_yaml_do_not_reach_a_foreign_image(tmp_path):
-    text = f"trainingInput: {{masterType: {CPU}, masterConfig: {{imageUri: x}}}}"
-    job = translated(tmp_path, text, base=BASE).job
-    assert request(job)["jobSpec"]["workerPoolSpecs"] == [pool("x")]
