@@ -1,10 +1,11 @@
 """Every command that a document shows is run.
 
 Commands are in fenced blocks. `console` blocks hold commands after a `$`; those of a document are
-one session in an empty folder. Its `distlaunch local` is a fork of a process that has imported
-TensorFlow; all else are processes of their own. A session of `console long` blocks runs in
-`make docs-test` only. The losses and metrics of a `text` block after a console block are
-compared with what the commands print; those of a `text varies` block differ from run to run. Each
+one session in an empty folder. Its `distlaunch` is a fork of a process that has imported
+TensorFlow, except for the emulator; all else are processes of their own. A session of
+`console long` blocks runs in `make docs-test` only. The losses and metrics of a `text` block after
+a console block are compared with what the commands print; those of a `text varies` block differ
+from run to run. Each
 command of an `sh` block has a check in `CHECKS` or is run at the emulator.
 """
 
@@ -72,7 +73,7 @@ def setup_commands() -> set[str]:
     return set(filter(None, lines))
 
 
-# Hands `distlaunch local` to the test, which runs it in a process that has imported TensorFlow.
+# Hands `distlaunch` to the test, which runs it in a process that has imported TensorFlow.
 CLIENT = """\
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as server:
@@ -95,7 +96,7 @@ def run_session(tensorflow, tmp_path_factory) -> Iterator[Callable[[list[str], P
     distlaunch.parent.mkdir()
     client = f"{sys.executable} -IS {folder}/client.py {folder}/socket"
     distlaunch.write_text(
-        f'#!/bin/sh\n[ "$1" = local ] && exec {client} "$@"\nexec {scripts}/distlaunch "$@"\n'
+        f'#!/bin/sh\n[ "$1" = emulator ] || exec {client} "$@"\nexec {scripts}/distlaunch "$@"\n'
     )
     distlaunch.chmod(0o755)
 
@@ -156,7 +157,7 @@ def check_results(text: str, kind: str, printed: str) -> None:
 
 
 def pip_install(folder: Path, *words: str) -> None:
-    """Check that the extra exists; tests/test_package.py and `make demo` install it."""
+    """Check that the extra exists; `make demo` installs one in CI."""
     extra = words[-1].removeprefix(".").strip("[]")
     assert not extra or f"\n{extra} = [\n" in (ROOT / "pyproject.toml").read_text()
 
@@ -267,21 +268,14 @@ def test_long_sessions_of_a_document_run(document, run_session, tmp_path):
 
 
 @pytest.mark.slow
-def test_commands_for_the_cloud_run_at_the_emulator(tmp_path, emulator):
+def test_commands_for_the_cloud_run_at_the_emulator(cli, tmp_path, emulator):
     (tmp_path / "distlaunch.yaml").write_text(JOB_FILE)
     (tmp_path / "config.yaml").write_text(CONFIG_FILE)
     program = tmp_path / "trainer.py"
     program.write_text("import time; time.sleep(600)\n")
     server = emulator(project=tmp_path)
     for command in ("submit --detach", *AT_THE_EMULATOR):
-        done = subprocess.run(
-            [sys.executable, "-m", "distlaunch", *command.split()],
-            cwd=tmp_path,
-            env=server.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = cli(*command.split(), env=server.environment)
         code = 3 if command == "logs --follow" else 0  # the job was cancelled
         assert done.returncode == code, (command, done.stderr)
         if command == "cancel":

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import zipfile
 from functools import partial
@@ -37,15 +38,19 @@ def built(checkout, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def bare(built, tmp_path_factory) -> Path:
-    """An environment with the wheel and its dependencies alone; its `bin`."""
+    """An environment with the wheel, and with the packages here but TensorFlow; its `bin`.
+
+    `make demo` and `make quick` install the dependencies alone.
+    """
     folder = tmp_path_factory.mktemp("bare")
     (wheel,) = built.glob("*.whl")
-    for words in (
-        [sys.executable, "-m", "venv", "--without-pip", "env"],
-        [sys.executable, "-m", "pip", "--python", "env", "install", "--no-compile", "-q", wheel],
-    ):
+    install = [sys.executable, "-m", "pip", "--python", "env", "install", "--no-deps", "-q", wheel]
+    for words in ([sys.executable, "-m", "venv", "--without-pip", "env"], install):
         done = run(*words, cwd=folder)
         assert done.returncode == 0, done.stderr
+    [packages] = folder.glob("env/lib/python*/site-packages")
+    without = "import sys; sys.modules.update(tensorflow=None, keras=None)"
+    (packages / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n{without}\n")
     return folder / "env" / "bin"
 
 

@@ -75,18 +75,6 @@ def test_slower_workers_have_a_cause_and_a_remedy(timing, cause, remedy):
     assert verdict.pays is False
 
 
-def test_the_surprise_of_replicas_that_are_slower_than_one():
-    """13.6 s, 25.9 s and 39.0 s for the same epochs of Fashion-MNIST on two cores."""
-    one, two, three = (
-        figures(n, 60_000 / seconds, step(seconds, exchange=seconds / 2), shares_cores=n > 2)
-        for n, seconds in ((1, 13.6), (2, 25.9), (3, 39.0))
-    )
-    text = judged(one, two, three, cores=2).text
-    assert text.startswith("It does not pay here: 2 workers train 0.53 times as fast as 1 worker")
-    assert "because the exchange of gradients takes 50 % of a step" in text
-    assert "3 workers share 2 cores of this machine" in text
-
-
 def test_small_gradients_are_not_worth_rounding():
     two = figures(2, 800.0, step(12, exchange=6, compute=5), gradient_bytes=1e5)
     assert "bfloat16" not in judged(ONE, two).text
