@@ -25,7 +25,7 @@ from werkzeug.wrappers import Response
 from distlaunch.emulator.buckets import BucketService
 from distlaunch.emulator.emulator import Emulator
 from distlaunch.emulator.http import ApiError
-from distlaunch.emulator.jobs import message_types
+from distlaunch.emulator.job_service import message_types
 from distlaunch.emulator.logs import LogStore
 
 if TYPE_CHECKING:

@@ -89,21 +89,21 @@ def command(
 
 
 def _report(console: Console, comparison: Comparison, *, as_json: bool) -> None:
-    from distlaunch.local.compare import page
+    from distlaunch.local.compare import report
     from distlaunch.local.compare.verdict import judge
 
     verdict = judge(comparison.figures, cores=comparison.cores)
     if comparison.is_interrupted:
         console.log("interrupted: the figures are those of the runs before", "warning")
     if as_json:
-        console.result(json.dumps(page.to_json(comparison, verdict)))
+        console.result(json.dumps(report.to_json(comparison, verdict)))
     else:
-        chart = page.speed_chart(comparison)
-        console.draw(page.table(comparison))
+        chart = report.speed_chart(comparison)
+        console.draw(report.table(comparison))
         for part in filter(None, (chart, verdict.text)):
             console.draw("", part)
     try:
-        without_charts = page.write_files(comparison, verdict)
+        without_charts = report.write_files(comparison, verdict)
     except OSError as error:
         folder = comparison.folder
         what = f"the report cannot be written ({os_reason(error)})"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from distlaunch.emulator.buckets import BucketService
 from distlaunch.emulator.http import Server
 from distlaunch.emulator.job_runner import JobRunner, read_faults
-from distlaunch.emulator.jobs import JobService, message_types
+from distlaunch.emulator.job_service import JobService, message_types
 from distlaunch.emulator.logs import LogStore
 from distlaunch.emulator.store import Store
 from distlaunch.errors import DistlaunchError, UsageError, os_reason

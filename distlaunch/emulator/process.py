@@ -18,7 +18,7 @@ from distlaunch.emulator.replica_group import ExitStatus, LineWriter
 from distlaunch.emulator.supervisor import BOOT
 from distlaunch.job.model import main_words
 from distlaunch.local.ports import HOST, HeldPorts
-from distlaunch.local.task_spec import without_proxy
+from distlaunch.local.task_plan import without_proxy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from distlaunch.errors import ContextError, Diagnostic, DistlaunchError, os_reason
 from distlaunch.image import secrets
-from distlaunch.image.ignore import IgnoreRules
+from distlaunch.image.ignore_matcher import IgnoreRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -15,7 +15,7 @@ from distlaunch import __version__, resources
 from distlaunch.errors import ImageError, did_you_mean
 from distlaunch.image import quoting, secrets, trainer_wheel
 from distlaunch.image.context import ContextFile, paths
-from distlaunch.image.ignore import pattern_for
+from distlaunch.image.ignore_matcher import pattern_for
 from distlaunch.image.requirements import (
     Requirements,
     read_requirements,

@@ -14,7 +14,7 @@ from distlaunch.local.attempt import Attempt
 from distlaunch.local.host_resources import has_cpu_tensorflow, share_out, this_machine
 from distlaunch.local.ports import HOST, HeldPorts, is_taken
 from distlaunch.local.stop_policy import Done, Failure, Stopped
-from distlaunch.local.task_spec import PEER_TIMEOUT, common_environment, plan_task
+from distlaunch.local.task_plan import PEER_TIMEOUT, common_environment, plan_task
 from distlaunch.stop_signals import StopSignals
 
 if TYPE_CHECKING:

@@ -212,11 +212,11 @@ def fitted(part: str | Table, descriptor: int) -> str:
     width = _width(descriptor)
     if width is None or all(len(line) <= width for line in text.split("\n")):
         return text
-    from distlaunch.ui import drawing  # it imports rich
+    from distlaunch.ui import terminal_width  # it imports rich
 
     if isinstance(part, str):
-        return drawing.fit(text, width)
-    return visible(drawing.fit(part, width), keep_colours=True)
+        return terminal_width.fit(text, width)
+    return visible(terminal_width.fit(part, width), keep_colours=True)
 
 
 def visible(text: str, *, keep_colours: bool = False) -> str:

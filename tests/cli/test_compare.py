@@ -154,7 +154,7 @@ def test_the_trainer_gets_one_global_batch_or_those_to_compare(tensorflow, proje
 
 
 def test_without_matplotlib_there_are_no_charts(run, project, monkeypatch):
-    monkeypatch.setattr("distlaunch.local.compare.page.find_spec", lambda _: None)
+    monkeypatch.setattr("distlaunch.local.compare.report.find_spec", lambda _: None)
     done = run("compare", "1,2", "--rounds=1", *RUN, cwd=project)
     assert done.code == 0, done.err
     page = folder_of(project) / "compare.html"
@@ -170,7 +170,7 @@ def test_a_full_disk_loses_the_files_and_not_the_figures(run, project, monkeypat
     def fail(path, *_):
         raise OSError(errno.ENOSPC, "")
 
-    monkeypatch.setattr("distlaunch.local.compare.page.atomic_write", fail)
+    monkeypatch.setattr("distlaunch.local.compare.report.atomic_write", fail)
     done = run("compare", "1,2", "--rounds=1", *RUN, cwd=project)
     problem = f"{folder_of(project)}: the report cannot be written (no space left on device)"
     assert done.err.endswith(f"distlaunch: error: {problem}\n")

@@ -1,4 +1,4 @@
-"""Text and tables drawn within the width of a terminal."""
+"""Text and tables within the width of a terminal."""
 
 from __future__ import annotations
 

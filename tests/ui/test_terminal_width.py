@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from distlaunch.text import Table
-from distlaunch.ui.drawing import fit
+from distlaunch.ui.terminal_width import fit
 
 WORDS = st.lists(st.text("ab:/日é", min_size=1, max_size=30), min_size=1, max_size=30)
 PLAN = "cluster    2 tasks in us-central1, project demo\nlog        training begins with the line"

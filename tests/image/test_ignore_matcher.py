@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from distlaunch.errors import ImageError
 from distlaunch.image.context import read_context
-from distlaunch.image.ignore import IgnoreRules, pattern_for
+from distlaunch.image.ignore_matcher import IgnoreRules, pattern_for
 
 MATCHES = {
     "file": (["file"], ["a/file"]),

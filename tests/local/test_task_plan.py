@@ -9,7 +9,7 @@ import pytest
 from distlaunch.job.model import Cluster, Machine, Pool
 from distlaunch.local.run_folder import RunFolder
 from distlaunch.local.run_plan import RunSpec, TaskProgram
-from distlaunch.local.task_spec import common_environment
+from distlaunch.local.task_plan import common_environment
 
 LOOPBACK = "localhost,127.0.0.1,::1"
 TORCH = {"KERAS_BACKEND": "torch"}
