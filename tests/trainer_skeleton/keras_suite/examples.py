@@ -5,7 +5,6 @@ Each function returns a compiled model and the arguments of its `fit`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -41,44 +40,6 @@ def sequential(*hidden: keras.Layer, loss: Any = "mse", optimizer: Any = "adam",
 
 
 # Pictures.
-
-
-@example
-def convnet_with_dropout():
-    """keras.io: Simple MNIST convnet."""
-    model = sequential(
-        layers.Input((8, 8, 1)),
-        layers.Conv2D(4, 3, activation="relu"),
-        layers.MaxPooling2D(2),
-        layers.Flatten(),
-        layers.Dropout(0.5),
-        layers.Dense(3, activation="softmax"),
-        loss="categorical_crossentropy",
-        metrics=["accuracy"],
-    )
-    y = keras.utils.to_categorical(integers(3), 3)
-    return model, {"x": numbers(8, 8, 1), "y": y, "validation_split": 0.2}
-
-
-@example
-def augmented_pictures_in_a_data_set():
-    """keras.io: Image classification from scratch; rescaled, normalized and flipped."""
-    normalization = layers.Normalization(axis=-1)
-    normalization.adapt(numbers(6, 6, 3) * 50 + 100)
-    x = layers.Input((6, 6, 3))
-    hidden = layers.Rescaling(1 / 255)(layers.RandomFlip("horizontal", seed=1)(normalization(x)))
-    for size in (4, 6):
-        residual = layers.Conv2D(size, 1, strides=2, padding="same")(hidden)
-        hidden = layers.SeparableConv2D(size, 3, padding="same")(layers.ReLU()(hidden))
-        hidden = layers.BatchNormalization()(hidden)
-        hidden = layers.add([layers.MaxPooling2D(3, 2, padding="same")(hidden), residual])
-    hidden = layers.GlobalAveragePooling2D()(hidden)
-    model = keras.Model(x, layers.Dense(1)(hidden))
-    loss = losses.BinaryCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(3e-4), loss, metrics=[metrics.BinaryAccuracy(name="acc")])
-    data = (numbers(6, 6, 3) * 50 + 100, integers(2, 1))
-    batches = tf.data.Dataset.from_tensor_slices(data).batch(BATCH)
-    return model, {"x": batches, "validation_data": batches}
 
 
 @example
@@ -149,63 +110,6 @@ def text_vectorized_in_the_data():
 
 
 @example
-def embedded_words():
-    """keras.io: Bidirectional LSTM on IMDB."""
-    model = sequential(
-        layers.Embedding(10, 4, mask_zero=True),
-        layers.Bidirectional(layers.LSTM(3, return_sequences=True)),
-        layers.Bidirectional(layers.GRU(3)),
-        layers.Dense(1, activation="sigmoid"),
-        loss="binary_crossentropy",
-        metrics=["accuracy"],
-    )
-    return model, {"x": integers(10, 5), "y": integers(2, 1)}
-
-
-class TransformerBlock(layers.Layer):
-    """keras.io: Text classification with Transformer."""
-
-    def __init__(self):
-        super().__init__()
-        self.attention = layers.MultiHeadAttention(num_heads=2, key_dim=3)
-        self.feed_forward = keras.Sequential([layers.Dense(5, "relu"), layers.Dense(4)])
-        self.normalizations = [layers.LayerNormalization(epsilon=1e-6) for _ in range(2)]
-        self.dropout = layers.Dropout(0.1)
-
-    def call(self, inputs, training=None):
-        attended = self.dropout(self.attention(inputs, inputs), training=training)
-        hidden = self.normalizations[0](inputs + attended)
-        return self.normalizations[1](hidden + self.feed_forward(hidden))
-
-
-@example
-def transformer():
-    x = layers.Input((5, 4))
-    hidden = layers.GlobalAveragePooling1D()(TransformerBlock()(x))
-    model = keras.Model(x, layers.Dense(2, activation="softmax")(hidden))
-    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    return model, {"x": numbers(5, 4), "y": integers(2), "validation_split": 0.3}
-
-
-@example
-def masked_steps_with_weights():
-    """keras.io: Understanding masking; weights for each time step."""
-    x = numbers(5, 3)
-    x[np.arange(5) >= integers(5, 1) + 1] = 0
-    model = sequential(
-        layers.Input((5, 3)),
-        layers.Masking(),
-        layers.LSTM(4, return_sequences=True),
-        layers.TimeDistributed(layers.Dense(1)),
-        optimizer=keras.optimizers.RMSprop(clipnorm=0.3),
-        metrics=["mae"],
-        weighted_metrics=["mae"],
-    )
-    weights = np.abs(numbers(5, seed=2))
-    return model, {"x": x, "y": numbers(5, 1, seed=1), "sample_weight": weights}
-
-
-@example
 def encoder_and_decoder():
     """keras.io: Sequence-to-sequence; two inputs as a list, states are passed on."""
     encoder, decoder = layers.Input((None, 4)), layers.Input((None, 5))
@@ -254,22 +158,6 @@ def dicts_of_strings_and_numbers():
 
 
 @example
-def imbalanced_classes():
-    """keras.io: Imbalanced classification; class weights and many metrics."""
-    counted = [metrics.FalseNegatives(name="fn"), metrics.TruePositives(name="tp")]
-    rates = [metrics.Precision(name="precision"), metrics.Recall(name="recall")]
-    model = sequential(
-        layers.Input((6,)),
-        layers.Dense(4, activation="relu"),
-        layers.Dense(1, activation="sigmoid"),
-        loss="binary_crossentropy",
-        metrics=[*counted, *rates, metrics.AUC(name="auc", curve="PR")],
-    )
-    y = integers(2, 1)
-    return model, {"x": numbers(6), "y": y, "class_weight": {0: 0.3, 1: 2.0}}
-
-
-@example
 def metrics_of_several_values():
     """One value for each class, a dict, and a metric of the user's."""
 
@@ -301,36 +189,6 @@ def metrics_of_several_values():
 
 
 @example
-def outputs_of_all_kinds():
-    """keras.io: The Functional API; named outputs, mixed losses, weights and metrics."""
-    inputs = {"title": layers.Input((4,), name="title"), "tags": layers.Input((3,), name="tags")}
-    hidden = layers.concatenate([layers.Dense(3)(part) for part in inputs.values()])
-    outputs = {
-        "priority": layers.Dense(1, name="priority")(hidden),
-        "department": layers.Dense(4, name="department")(hidden),
-    }
-    model = keras.Model(inputs, outputs)
-    model.compile(
-        keras.optimizers.RMSprop(1e-3),
-        loss={
-            "priority": losses.BinaryCrossentropy(from_logits=True),
-            "department": losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.1),
-        },
-        loss_weights={"priority": 1.0, "department": 0.2},
-        metrics={"priority": ["mae", "mse"], "department": "accuracy"},
-        weighted_metrics={"department": ["accuracy"]},
-    )
-    weights = np.abs(numbers(seed=1))
-    y = {
-        "priority": integers(2, 1),
-        "department": keras.utils.to_categorical(integers(4), 4),
-    }
-    x = {"title": numbers(4), "tags": numbers(3)}
-    arguments = {"x": x, "y": y, "sample_weight": {"priority": weights, "department": weights**2}}
-    return model, arguments
-
-
-@example
 def outputs_without_a_loss():
     """An output that is not trained, and None in place of its targets."""
     x = layers.Input((6,))
@@ -338,24 +196,6 @@ def outputs_without_a_loss():
     model = keras.Model(x, [layers.Dense(1)(hidden), hidden])
     model.compile("adam", ["mse", None])
     return model, {"x": numbers(6), "y": [numbers(1, seed=1), None]}
-
-
-@example
-def twins():
-    """keras.io: Siamese network; shared layers, a Lambda, a loss of the user's."""
-    embed = keras.Sequential([layers.Input((4,)), layers.BatchNormalization(), layers.Dense(3)])
-    left, right = layers.Input((4,)), layers.Input((4,))
-    distance = layers.Lambda(
-        lambda pair: ops.sqrt(ops.sum((pair[0] - pair[1]) ** 2, axis=1, keepdims=True) + 1e-7)
-    )([embed(left), embed(right)])
-    model = keras.Model([left, right], layers.Dense(1, activation="sigmoid")(distance))
-
-    def contrastive(y, predicted):
-        y = ops.cast(y, predicted.dtype)
-        return ops.mean((1 - y) * predicted**2 + y * ops.maximum(1 - predicted, 0) ** 2)
-
-    model.compile("rmsprop", contrastive, metrics=["accuracy"])
-    return model, {"x": [numbers(4), numbers(4, seed=1)], "y": integers(2, 1)}
 
 
 # Models of the user's.
@@ -418,209 +258,3 @@ def layers_with_state():
 
     model = sequential(Sum(), layers.Dense(1), metrics=["mae"])
     return model, {"x": numbers(6), "y": numbers(1), "validation_split": 0.2}
-
-
-@example
-def methods_of_compute():
-    """keras.io: Customizing fit(); loss and metrics of the user's."""
-
-    class Own(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.dense = layers.Dense(1)
-            self.error = metrics.MeanAbsoluteError(name="error")
-
-        def call(self, x):
-            return self.dense(x["a"] + x["b"])
-
-        def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-            loss = super().compute_loss(x, y, y_pred, sample_weight, training)
-            return loss + 1e-2 * ops.mean(x["a"] ** 2) * ops.mean(y_pred**2)
-
-        def compute_metrics(self, x, y, y_pred, sample_weight=None):
-            self.error.update_state(y, y_pred)
-            results = super().compute_metrics(x, y, y_pred, sample_weight)
-            return {**results, "twice": 2 * self.error.result()}
-
-    model = Own()
-    model.compile("sgd", "mse", metrics=["mse"])
-    return model, {"x": {"a": numbers(6), "b": numbers(6, seed=1)}, "y": numbers(1)}
-
-
-@example
-def own_train_step():
-    """keras.io: Customizing what happens in fit(), with metrics of the user's."""
-
-    class Own(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.dense = layers.Dense(1)
-            self.mean_loss = metrics.Mean(name="loss")
-            self.error = metrics.MeanAbsoluteError(name="mae")
-
-        def call(self, x):
-            return self.dense(x)
-
-        def train_step(self, data):
-            x, y = data
-            with tf.GradientTape() as tape:
-                predicted = self(x, training=True)
-                loss = ops.mean(losses.mean_squared_error(y, predicted))
-            gradients = tape.gradient(loss, self.trainable_weights)
-            self.optimizer.apply(gradients, self.trainable_weights)
-            self.mean_loss.update_state(loss)
-            self.error.update_state(y, predicted)
-            return {"loss": self.mean_loss.result(), "mae": self.error.result()}
-
-        @property
-        def metrics(self):
-            return [self.mean_loss, self.error]
-
-    model = Own()
-    model.compile(keras.optimizers.Adam(1e-2, clipnorm=0.3))
-    return model, {"x": numbers(6), "y": numbers(1, seed=1)}
-
-
-@example
-def generative_adversarial_network():
-    """keras.io: DCGAN; two optimizers, and random numbers in the step."""
-
-    class Gan(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.seeds = keras.random.SeedGenerator(5)
-            self.generator = keras.Sequential([layers.Input((2,)), layers.Dense(6)])
-            self.critic = keras.Sequential([layers.Input((6,)), layers.Dense(1)])
-            self.generator_loss = metrics.Mean(name="generator_loss")
-
-        def compile(self, generator_optimizer, critic_optimizer):
-            super().compile(optimizer=critic_optimizer)
-            self.generator_optimizer = generator_optimizer
-
-        def call(self, x):
-            return self.critic(x)
-
-        def train_step(self, x):
-            x = x[0] if isinstance(x, tuple) else x
-            noise = keras.random.normal((ops.shape(x)[0], 2), seed=self.seeds)
-            with tf.GradientTape() as tape:
-                loss = ops.mean(self.critic(self.generator(noise))) - ops.mean(self.critic(x))
-            weights = self.critic.trainable_weights
-            self.optimizer.apply(tape.gradient(loss, weights), weights)
-            with tf.GradientTape() as tape:
-                loss = -ops.mean(self.critic(self.generator(noise)))
-            weights = self.generator.trainable_weights
-            self.generator_optimizer.apply(tape.gradient(loss, weights), weights)
-            self.generator_loss.update_state(loss)
-            return {"generator_loss": self.generator_loss.result()}
-
-    model = Gan()
-    model.compile(keras.optimizers.Adam(1e-2), keras.optimizers.RMSprop(1e-2))
-    return model, {"x": numbers(6)}
-
-
-# Optimizers.
-
-
-@example
-def schedule_and_decay():
-    rates = keras.optimizers.schedules.CosineDecay(0.0, 6, warmup_target=0.1, warmup_steps=3)
-    optimizer = keras.optimizers.AdamW(rates, weight_decay=0.1, clipnorm=0.5)
-    optimizer.exclude_from_weight_decay(var_names=["bias"])
-    model = sequential(
-        layers.Input((6,)),
-        layers.Dense(
-            4,
-            kernel_regularizer=keras.regularizers.L1L2(1e-3, 1e-3),
-            activity_regularizer="l2",
-            kernel_constraint=keras.constraints.MaxNorm(1.0),
-        ),
-        layers.Dense(1, kernel_constraint="non_neg", bias_regularizer="l2"),
-        optimizer=optimizer,
-    )
-    return model, {"x": numbers(6), "y": numbers(1)}
-
-
-@example
-def accumulated_averaged_and_scaled():
-    optimizer = keras.optimizers.Adam(
-        1e-2,
-        use_ema=True,
-        ema_momentum=0.8,
-        ema_overwrite_frequency=2,
-        gradient_accumulation_steps=2,
-        global_clipnorm=0.3,
-    )
-    optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=4.0)
-    model = sequential(layers.Input((6,)), layers.Dense(1), optimizer=optimizer)
-    return model, {"x": numbers(6), "y": numbers(1), "validation_split": 0.2}
-
-
-# Data as `fit` takes it.
-
-
-@example
-def ragged_batches():
-    """tensorflow.org: Ragged tensors; the model makes them dense, its parse function is Python."""
-    lengths = integers(4) + 1
-    values = tf.RaggedTensor.from_row_lengths(numbers(rows=int(lengths.sum())), lengths)
-
-    class Pooled(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.dense = layers.Dense(1)
-
-        def call(self, x):
-            return self.dense(tf.reduce_mean(x, axis=1)[:, None])
-
-    # AutoGraph cannot convert a lambda of several lines that it finds no source for.
-    double = eval("lambda x, y: (x * 2.0, y)")  # noqa: S307
-    batches = tf.data.Dataset.from_tensor_slices((values, numbers(1))).batch(BATCH).map(double)
-    model = Pooled()
-    model.compile("adam", "mse")
-    return model, {"x": batches}
-
-
-class Batches(keras.utils.PyDataset):
-    def __len__(self):
-        return math.ceil(ROWS / BATCH)
-
-    def __getitem__(self, number):
-        rows = slice(number * BATCH, (number + 1) * BATCH)
-        return numbers(6)[rows], numbers(1)[rows]
-
-
-@example
-def py_dataset():
-    """keras.io: PyDataset."""
-    return sequential(layers.Dense(1)), {"x": Batches(), "shuffle": False}
-
-
-@example
-def python_generator():
-    def generate():
-        while True:
-            for number in range(len(Batches())):
-                yield Batches()[number]
-
-    return sequential(layers.Dense(1)), {"x": generate(), "steps_per_epoch": 4}
-
-
-@example
-def endless_data_set():
-    batches = tf.data.Dataset.from_tensor_slices((numbers(6), numbers(1))).batch(BATCH).repeat()
-    return sequential(layers.Dense(1)), {"x": batches, "steps_per_epoch": 4}
-
-
-@example
-def batches_of_several_sizes():
-    """tensorflow.org: Neural machine translation; padded to the longest of each batch."""
-    rows = [numbers(2, rows=n % 5 + 1, seed=n) for n in range(ROWS)]
-    data = tf.data.Dataset.from_generator(
-        lambda: ((row, row.sum()) for row in rows),
-        output_signature=(tf.TensorSpec((None, 2), tf.float64), tf.TensorSpec((), tf.float64)),
-    )
-    # `fit` counts a step of the optimizer too many at the end of data of unknown length.
-    data = data.apply(tf.data.experimental.assert_cardinality(ROWS))
-    model = sequential(layers.Masking(), layers.GRU(3), layers.Dense(1))
-    return model, {"x": data.padded_batch(BATCH)}

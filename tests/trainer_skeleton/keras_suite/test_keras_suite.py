@@ -32,7 +32,6 @@ KERAS = Path(importlib.util.find_spec("keras").origin).parent / "src"
 TRAINER_TEST = "trainers/trainer_test.py::TestTrainer::"
 QUICK = [
     "callbacks/callback_test.py",
-    "callbacks/lambda_callback_test.py",
     TRAINER_TEST + "test_callback_methods_keys",
     TRAINER_TEST + "test_callbacks_can_update_state_at_batch_boundary",
     TRAINER_TEST + "test_metric_update_in_compute_loss",

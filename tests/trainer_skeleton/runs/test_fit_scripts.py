@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).parents[1] / "fit_scripts"
 HERE = Path(__file__).parent
 FAULTY = HERE / "faulty_script.py"
-QUICK = {"gan", "steps_per_execution"}
+QUICK = {"gan", "custom_train_step"}
 OTHER_BATCHES = {"multi_worker_tutorial"}  # its global batch grows with the cluster
 TOLERANCE = 1e-6
 FIT = "distlaunch_trainer.fit"
@@ -291,10 +291,11 @@ def test_stops_and_kills_leave_the_weights_of_an_undisturbed_run(tensorflow, tmp
     assert [epoch["examples"] for epoch in epochs] == [81] * 4
     assert {path.name for path in chiefs.iterdir()} == CHIEFS_FILES
     assert list((folder / "files/worker").iterdir()) == []
-    (chiefs / "model.keras").unlink()
-    again = launch(tensorflow, folder, job="other")  # BackupAndRestore has all epochs
-    assert numbers(again.out)["Epochs"] == 0
-    assert_same_weights(calm / "files/chief/model.keras", chiefs / "model.keras", 1e-11)
+    if LAWS:
+        (chiefs / "model.keras").unlink()
+        again = launch(tensorflow, folder, job="other")  # BackupAndRestore has all epochs
+        assert numbers(again.out)["Epochs"] == 0
+        assert_same_weights(calm / "files/chief/model.keras", chiefs / "model.keras", 1e-11)
 
 
 def test_tasks_that_differ_are_refused_with_the_line_to_change(tensorflow, tmp_path):

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,9 @@ import tensorflow as tf
 
 from distlaunch.resources import starters
 
-pytestmark = pytest.mark.slow
+from .conftest import LAWS
 
-IS_LAWS = bool(os.environ.get("DISTLAUNCH_TEST_LAWS"))
+pytestmark = pytest.mark.slow
 
 SERVER_STARTER = "parameter-server"
 # What the README states; a script's shape of an input comes with it.
@@ -43,9 +42,13 @@ STEPS_OF_THEIR_OWN = {"own-script", "tf-keras", "custom-loop", "custom-train-ste
 
 # tests/test_documents.py trains digits, runs/test_fit_scripts.py scripts, runs/test_zoo.py a
 # train_step(), runs/test_parameter_server.py parameter servers.
-ELSEWHERE = {"digits", "own-script", "custom-train-step", SERVER_STARTER}
-RUNS = [(name, "multi-worker") for name in ACCURACY if name not in ELSEWHERE]
-if IS_LAWS:
+SHORT = {
+    "custom-loop": (("--", "--epochs=3"), 0.85),
+    "text": (("--", "--epochs=1"), 0.4),
+    "tf-keras": (("--", "--epochs=2"), 0.8),
+}
+RUNS = [(name, "multi-worker") for name in SHORT]
+if LAWS:
     RUNS = [
         (name, way)
         for name in ACCURACY
@@ -62,8 +65,8 @@ def test_a_starter_reaches_the_accuracy_of_its_readme(new_starter, name, way):
     expected = ACCURACY[name]
     if arguments == WAYS["parameter-server"]:
         expected = min(expected, 0.7)  # text has few steps, of which late ones count less
-    if name == "tf-keras" and not IS_LAWS:  # whose steps are slow
-        arguments, expected = ("--", "--epochs=2"), 0.8
+    if not LAWS:
+        arguments, expected = SHORT[name]
     result = project.local("job", *arguments)
     summary = project.summary("job")
     assert summary["replicas"] == REPLICAS[way], result.text
@@ -91,7 +94,7 @@ def check_classic_saving(project):
     ) == len(saved)
 
 
-if IS_LAWS:
+if LAWS:
 
     @pytest.mark.parametrize("name", ACCURACY)
     def test_the_tests_of_a_project_pass(new_starter, name):

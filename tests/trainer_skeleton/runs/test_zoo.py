@@ -4,7 +4,6 @@
 
 import json
 import math
-import os
 import shutil
 from pathlib import Path
 
@@ -12,20 +11,17 @@ import keras
 import numpy as np
 import pytest
 
-from .conftest import TWO_DEVICES, float64_by_default
+from .conftest import LAWS, TWO_DEVICES, arrays_in, float64_by_default
 from .zoo import CASES
 
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 
-NAMES = (
-    *("accumulated_gradients", "scaled_loss", "adversarial", "gradient_tape"),
-    *("augmented_pictures", "dropout_in_sequences"),
-)
+NAMES = ("accumulated_gradients", "scaled_loss", "adversarial", "gradient_tape")
 SIZES = (2,)
 CALLED = ("with_callbacks", "bad_value")
-if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
+if LAWS:
     NAMES, SIZES = tuple(name for name in CASES if name not in CALLED), (2, 3, 4)
 if TWO_DEVICES:
     SIZES = (2,)  # of two replicas each
@@ -42,11 +38,6 @@ def trained(new_project):
         options = (f"--folder={project.folder}/{workers}", "--models", *NAMES, *CALLED)
         project.local(f"job-{workers}", *module, "--", *options)
     return project.folder
-
-
-def arrays_in(path):
-    with np.load(path) as values:
-        return [values[key] for key in values.files]
 
 
 def history_of(folder):
