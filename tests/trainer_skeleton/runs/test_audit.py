@@ -142,25 +142,6 @@ def test_one_file_of_a_users_dataset_is_sharded_by_rows(audited, tmp_path):
     assert seen in result.out
 
 
-SHUFFLED = """
-import numpy as np
-import tensorflow as tf
-
-def training():
-    x = np.random.default_rng(0).normal(size=(101, 4))
-    data = tf.data.Dataset.from_tensor_slices((x, x.sum(1, keepdims=True)))
-    return data.shuffle(1000).batch(10)
-"""
-
-
-def test_each_row_of_a_shuffled_dataset_once(audited):
-    """The last batch has one row, fewer than there are workers; each pass has its order."""
-    project, result = audited(SHUFFLED, "", "--epochs=3")
-    assert "each of 101 examples was seen exactly once in each of 3 epochs" in result.out
-    epochs = project.summary("job")["epochs"]
-    assert [epoch["examples"] for epoch in epochs] == [101] * 3
-
-
 def test_a_users_dataset_on_all_tasks_is_explained_and_refuted(audited, few):
     _, result = audited(OWN, few, "--shard-policy=off", code=1)
     assert "each of them 2 times (594 rows): use --shard-policy data" in result.text

@@ -68,14 +68,6 @@ def test_each_checkpoint_is_evaluated_once_also_if_the_evaluator_is_killed(evalu
     assert list((project.folder / "job/logs/evaluator").glob("events.*"))
 
 
-def test_an_evaluation_is_that_of_evaluate(evaluated):
-    project, _ = evaluated
-    kept = {path.name: path for path in (project.folder / "job/checkpoints").iterdir()}
-    record = next(each for each in evaluations(project, "job") if each["checkpoint"] in kept)
-    logs = validation_of(project, "job", kept[record["checkpoint"]])
-    assert record["logs"] == pytest.approx(logs, rel=1e-6)
-
-
 def test_the_best_model_loads_in_plain_keras(evaluated):
     project, _ = evaluated
     best = min(evaluations(project, "job"), key=lambda each: each["logs"]["loss"])

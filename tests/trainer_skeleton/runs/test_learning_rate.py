@@ -47,8 +47,6 @@ def test_two_workers_and_a_resumed_run_train_the_same_weights(regression):
     np.testing.assert_allclose(
         regression.weights("rate-2"), regression.weights("rate-1"), rtol=0, atol=1e-9
     )
-    checkpoint = max((regression.folder / "rate-2/checkpoints").iterdir())
-    regression.trainer(f"--evaluate={checkpoint}", "--job-dir=rate-evaluated")
 
 
 if LAWS:

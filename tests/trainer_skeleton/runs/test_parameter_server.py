@@ -4,7 +4,6 @@
 """
 
 import json
-import os
 import re
 
 import keras
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from .conftest import REGRESSION_DATA
+from .conftest import LAWS, REGRESSION_DATA
 
 pytestmark = pytest.mark.slow
 
@@ -170,7 +169,7 @@ def assert_same_weights(project, *jobs):
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
 
 
-if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
+if LAWS:
 
     def test_the_job_continues_without_a_killed_evaluator(project):
         kill = ("--kill", "evaluator:0@step=20")

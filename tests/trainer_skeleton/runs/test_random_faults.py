@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from .conftest import HERE, REGRESSION_MODEL, SETTINGS
+from .conftest import HERE, LAWS, REGRESSION_MODEL, SETTINGS
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,7 @@ OF_CHIEF = ("checkpoint", "write")
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGTERM, signal.SIGSTOP)
 
 CASES = [2]
-if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
+if LAWS:
     CASES = range(80)
 MOST_SECONDS = float(os.environ.get("DISTLAUNCH_TEST_FAULT_SECONDS") or "inf")
 STARTED = time.monotonic()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -12,12 +11,13 @@ import numpy as np
 import pytest
 
 from ..conftest import environment_outside_clusters  # noqa: TID252
+from .conftest import LAWS, arrays_in
 
 pytestmark = pytest.mark.slow
 
 ROWS = 41
-KINDS = {3: ("shuffled", "padded", "ragged", "quantized")}
-if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
+KINDS = {3: ("ragged", "quantized")}
+if LAWS:
     KINDS = dict.fromkeys((2, 3, 4), ("shuffled", "padded", "ragged", "bucketed", "quantized"))
 
 
@@ -32,11 +32,6 @@ def trained(request, tensorflow, tmp_path_factory):
     result = tensorflow.run("train_user_data", *arguments, cwd=folder, env=env)
     assert result.code == 0, result.text
     return request.param, folder
-
-
-def arrays_in(path):
-    with np.load(path) as values:
-        return [values[name] for name in values.files]
 
 
 def test_weights_are_those_of_one_replica(trained):
