@@ -8,15 +8,17 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from distlaunch_trainer.cluster import Cluster, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from tensorflow_host import PythonHost, Result
 
@@ -28,6 +30,37 @@ def config_of(ports: list[int], rank: int) -> str:
     chief, worker = (f"127.0.0.1:{port}" for port in ports)
     task = {"type": ("chief", "worker")[rank], "index": 0}
     return json.dumps({"cluster": {"chief": [chief], "worker": [worker]}, "task": task})
+
+
+def task_of(
+    rank: int,
+    tasks: int,
+    replicas: int = 1,
+    counts: list[int] | None = None,
+    *,
+    is_equal: bool = True,
+) -> SimpleNamespace:
+    """Return a task of some that all come to the same values; their rows in a pass are counts."""
+    peers = tuple(f"worker:{number}" for number in range(tasks))
+    return SimpleNamespace(
+        replicas=tasks * replicas,
+        local_replicas=replicas,
+        replica_ids=range(rank * replicas, (rank + 1) * replicas),
+        role=Role(peers[rank], peers),
+        all_equal=lambda value: is_equal,
+        all_gather=lambda value: [np.array([n]) for n in counts] if counts else [value] * tasks,
+        broadcast_text=lambda text: text,
+        rendezvous=SimpleNamespace(
+            peers=peers, exchange_once=lambda name, value, waits_for: [value] * tasks
+        ),
+        needs_static_shapes=False,
+    )
+
+
+def write_records(path: Path, records: Iterable[bytes], compression: str = "") -> None:
+    with tf.io.TFRecordWriter(str(path), compression) as writer:
+        for record in records:
+            writer.write(record)
 
 
 def environment_outside_clusters() -> dict[str, str]:

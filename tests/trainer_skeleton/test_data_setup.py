@@ -12,31 +12,14 @@ import pytest
 import tensorflow as tf
 
 from distlaunch_trainer import Arrays, Records
-from distlaunch_trainer.cluster import Role
 from distlaunch_trainer.data_setup import load_data
 from distlaunch_trainer.errors import DataError, PlanError
 from distlaunch_trainer.options import Settings, parser
 
+from .conftest import task_of, write_records
+
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "plan.json").read_text())["cases"]
 X = np.zeros((5, 2))
-
-
-def cluster_of(replicas, is_equal=True):
-    """One of tasks that all come to the same values."""
-    peers = tuple(f"worker:{number}" for number in range(replicas))
-    return SimpleNamespace(
-        replicas=replicas,
-        local_replicas=1,
-        replica_ids=range(1),
-        role=Role("worker:0", peers),
-        rendezvous=SimpleNamespace(
-            peers=peers, exchange_once=lambda name, value, waits_for: [value] * replicas
-        ),
-        all_equal=lambda value: is_equal,
-        all_gather=lambda value: [value] * replicas,
-        broadcast_text=lambda text: text,
-        needs_static_shapes=False,
-    )
 
 
 def deal(training, *arguments, validation=None, cluster=None, job_dir="", lines=None):
@@ -46,7 +29,7 @@ def deal(training, *arguments, validation=None, cluster=None, job_dir="", lines=
     report = SimpleNamespace(warn=warnings.append, log=(lines if lines is not None else []).append)
     data = load_data(
         settings,
-        cluster or cluster_of(1),
+        cluster or task_of(0, 1),
         str(job_dir),
         report,
         start=None,
@@ -60,15 +43,13 @@ def write(folder, *counts):
     """Write a file of each number of records."""
     folder.mkdir()
     for number, count in enumerate(counts):
-        with tf.io.TFRecordWriter(f"{folder}/{number}.tfrecord") as writer:
-            for _ in range(count):
-                writer.write(b"x")
+        write_records(folder / f"{number}.tfrecord", [b"x"] * count)
     return Records(f"{folder}/*.tfrecord", parse=tf.identity)
 
 
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda case: case["name"])
 def test_the_plan_is_the_one_of_the_golden_file(case):
-    cluster = cluster_of(case["tasks"] * max(1, case["gpus"]))
+    cluster = task_of(0, case["tasks"] * max(1, case["gpus"]))
     data = Arrays(np.zeros((case["examples"], 1)))
     if "plan" not in case:
         with pytest.raises(PlanError) as refused:
@@ -187,12 +168,12 @@ def rows():
 )
 def test_data_that_cannot_be_sharded_are_refused(rows, batched, options, message):
     with pytest.raises((DataError, PlanError)) as refused:
-        deal(batched(rows), *options.split(), cluster=cluster_of(2))
+        deal(batched(rows), *options.split(), cluster=task_of(0, 2))
     assert message in str(refused.value)
 
 
 def test_a_data_set_without_an_end_takes_steps_per_epoch(rows):
-    data, warnings = deal(rows.batch(24).repeat(), "--steps-per-epoch=7", cluster=cluster_of(2))
+    data, warnings = deal(rows.batch(24).repeat(), "--steps-per-epoch=7", cluster=task_of(0, 2))
     assert data.progress.steps_per_epoch == 7
     assert not warnings
 
@@ -214,7 +195,7 @@ def test_batches_of_other_sizes_on_other_tasks_are_refused(rows):
     with pytest.raises(
         DataError, match=r"batches of other sizes on other tasks \(worker:0 has 24\)"
     ):
-        deal(rows.batch(24), cluster=cluster_of(2, is_equal=False))
+        deal(rows.batch(24), cluster=task_of(0, 2, is_equal=False))
 
 
 def test_fewer_files_than_workers_are_refused(tmp_path):
@@ -224,8 +205,8 @@ def test_fewer_files_than_workers_are_refused(tmp_path):
     with pytest.raises(
         PlanError, match=r"1 file\(s\), fewer than there are tasks: use --shard-pol"
     ):
-        deal(data, "--shard-policy=file", cluster=cluster_of(2))
-    _, warnings = deal(data, cluster=cluster_of(2))
+        deal(data, "--shard-policy=file", cluster=task_of(0, 2))
+    _, warnings = deal(data, cluster=task_of(0, 2))
     assert "rows are sharded instead of files: it has 1 file(s), fewer" in warnings[0]
 
 

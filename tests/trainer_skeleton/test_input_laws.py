@@ -18,10 +18,15 @@ from distlaunch_trainer.pipeline import Order, Pipeline
 from distlaunch_trainer.plan import BatchPlan
 
 from ..small_datasets import prepare_tfds, write_image_folder  # noqa: TID252 - tests are no package
+from .conftest import write_records
 
 EXAMPLES, BATCH = 53, 7
 DEFAULT = InputOptions()
 IN_MEMORY = InputOptions(cache="memory")
+
+
+def one_byte_each(count):
+    return [bytes([number]) for number in range(count)]
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +34,8 @@ def folder(tmp_path_factory):
     """Data of each kind; each has 53 examples."""
     folder = tmp_path_factory.mktemp("data")
     for name, count in (("a", 30), ("b", 23)):
-        with tf.io.TFRecordWriter(f"{folder}/{name}.tfrecord") as writer:
-            for number in range(count):
-                writer.write(bytes([number]))
-    with tf.io.TFRecordWriter(f"{folder}/packed.gz", "GZIP") as writer:
-        for number in range(EXAMPLES):
-            writer.write(bytes([number]))
+        write_records(folder / f"{name}.tfrecord", one_byte_each(count))
+    write_records(folder / "packed.gz", one_byte_each(EXAMPLES), "GZIP")
     prepare_tfds("svhn_cropped", folder / "tfds", {"train": 50, "test": 13}, (32, 32, 3))
     write_image_folder(folder / "images", {"cat": 30, "dog": 23}, (5, 9))
     rows = "".join(f"{number},{number % 2}\n" for number in range(EXAMPLES))
@@ -143,9 +144,7 @@ def test_a_cache_parses_each_example_once(folder, cluster, tmp_path):
 @pytest.mark.parametrize(("name", "options"), [("large records", IN_MEMORY), ("records", DEFAULT)])
 def test_records_in_memory_are_not_read_again(cluster, tmp_path, name, options):
     path = tmp_path / "a.tfrecord"
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for number in range(30):
-            writer.write(bytes([number]))
+    write_records(path, one_byte_each(30))
     items = opened(name, tmp_path, cluster, options)
     steps = steps_of(items, 1, passes=1)
     path.unlink()

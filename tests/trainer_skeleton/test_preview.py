@@ -10,6 +10,8 @@ import tensorflow as tf
 from distlaunch_trainer import Arrays, Records, first_batch
 from distlaunch_trainer.errors import DataError
 
+from .conftest import write_records
+
 X = np.arange(24.0, dtype="float32").reshape(12, 2)
 Y = X.sum(1)
 
@@ -24,9 +26,7 @@ class Batches(keras.utils.PyDataset):
 
 
 def records(folder):
-    with tf.io.TFRecordWriter(f"{folder}/x.tfrecord") as writer:
-        for row in X:
-            writer.write(row.tobytes())
+    write_records(folder / "x.tfrecord", [row.tobytes() for row in X])
 
     def parse(record):
         row = tf.reshape(tf.io.decode_raw(record, tf.float32), [2])

@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +21,8 @@ from distlaunch_trainer import record_index, tfrecord_scanner
 from distlaunch_trainer.errors import DataError, StorageError
 from distlaunch_trainer.record_index import EVERY, index_files, scan
 from distlaunch_trainer.tfrecord_scanner import RecordScanner, masked_crc
+
+from .conftest import write_records
 
 ALL = ["part-0", "part-1", "part-2"]
 
@@ -61,9 +62,7 @@ def records_of(data, cluster, tmp_path, scanned):
 
 
 def write(path: Path, records: list[bytes], compression: str = "") -> bytes:
-    with tf.io.TFRecordWriter(str(path), compression) as writer:
-        for record in records:
-            writer.write(record)
+    write_records(path, records, compression)
     return path.read_bytes()
 
 

@@ -12,11 +12,7 @@ from distlaunch_trainer.errors import DataError, ModelError
 from distlaunch_trainer.pipeline import Order, Pipeline
 from distlaunch_trainer.plan import BatchPlan
 
-
-def write(path, records):
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for record in records:
-            writer.write(record)
+from .conftest import write_records
 
 
 @pytest.fixture
@@ -38,7 +34,7 @@ def branching(record):
 def test_functions_that_autograph_cannot_convert(cluster, tmp_path):
     functions = {"tf": tf}
     exec(WITHOUT_SOURCE, functions)  # noqa: S102
-    write(tmp_path / "a", [b" ".join([b"7"] * n) for n in range(1, 6)])
+    write_records(tmp_path / "a", [b" ".join([b"7"] * n) for n in range(1, 6)])
     options = {"parse_batch": functions["numbers"]}, {"parse": functions["branching"]}
     ragged, branching = (
         Pipeline(Records(f"{tmp_path}/a", **how).open(cluster, str(tmp_path)), plan, Order())
@@ -53,8 +49,8 @@ def test_functions_that_autograph_cannot_convert(cluster, tmp_path):
 
 @pytest.mark.parametrize("batched", [False, True])
 def test_the_first_bad_record_is_located_in_batches(cluster, tmp_path, batched):
-    write(tmp_path / "a", [b"\x01\x02"] * 900)
-    write(tmp_path / "b", [*[b"\x01\x02"] * 700, b"\x01", *[b"\x01\x02"] * 10])
+    write_records(tmp_path / "a", [b"\x01\x02"] * 900)
+    write_records(tmp_path / "b", [*[b"\x01\x02"] * 700, b"\x01", *[b"\x01\x02"] * 10])
     calls = []
 
     def parse(record):
@@ -71,7 +67,7 @@ def test_the_first_bad_record_is_located_in_batches(cluster, tmp_path, batched):
 
 
 def test_a_damaged_record_is_located(cluster, tmp_path):
-    write(tmp_path / "a", [bytes(100)] * 50)
+    write_records(tmp_path / "a", [bytes(100)] * 50)
     items = Records(f"{tmp_path}/a", parse=tf.identity).open(cluster, str(tmp_path))
     content = bytearray((tmp_path / "a").read_bytes())
     content[116 * 20 + 50] ^= 1
@@ -86,7 +82,7 @@ def test_a_damaged_record_is_located(cluster, tmp_path):
 @pytest.mark.usefixtures("_not_held")
 def test_each_replica_reads_several_ranges_at_once_and_ahead(cluster, tmp_path):
     """By the graph: ahead are the ranges of a replica, its batches, and the batches of all."""
-    write(tmp_path / "a", [bytes(8)] * 480)
+    write_records(tmp_path / "a", [bytes(8)] * 480)
     items = Records(f"{tmp_path}/a", parse=tf.identity).open(cluster, str(tmp_path))
     dataset = Pipeline(items, BatchPlan(480, 48, 2), Order()).dataset(range(2))
     graph = tf.compat.v1.GraphDef.FromString(dataset._as_serialized_graph().numpy())

@@ -11,42 +11,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from distlaunch_trainer.cluster import Role
 from distlaunch_trainer.errors import DataError, PlanError
 from distlaunch_trainer.python_data import generator_source, py_dataset_source
 from distlaunch_trainer.shard_policy import open_batches
 from distlaunch_trainer.user_dataset import dataset_source
 
+from .conftest import task_of, write_records
+
 Dataset = tf.data.Dataset
-
-
-def task_of(rank, tasks, replicas=1, counts=None):
-    """A task of some, whose rows in a pass are ``counts``."""
-    peers = tuple(f"worker:{number}" for number in range(tasks))
-    return SimpleNamespace(
-        replicas=tasks * replicas,
-        local_replicas=replicas,
-        replica_ids=range(rank * replicas, (rank + 1) * replicas),
-        role=Role(peers[rank], peers),
-        all_equal=lambda value: True,
-        all_gather=lambda value: [np.array([n]) for n in counts] if counts else [value] * tasks,
-        broadcast_text=lambda text: text,
-        rendezvous=SimpleNamespace(
-            peers=peers, exchange_once=lambda name, value, waits_for: [value] * tasks
-        ),
-    )
-
-
-class Log:
-    def __init__(self):
-        self.warnings = []
-        self.lines = []
-
-    def warn(self, text):
-        self.warnings.append(text)
-
-    def log(self, text):
-        self.lines.append(text)
 
 
 def opened(create, task, policy="auto", **options):
@@ -55,7 +27,8 @@ def opened(create, task, policy="auto", **options):
     source = create()
     if isinstance(source, Dataset):
         source = dataset_source(source)
-    return open_batches(source, policy, task, Log(), **options)
+    report = SimpleNamespace(warn=str, log=str)
+    return open_batches(source, policy, task, report, **options)
 
 
 def steps_of(data, task, steps, first=0):
@@ -154,9 +127,7 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     names = iter(range(1, 42))
     for number, count in enumerate((25, 7, 9)):
-        with tf.io.TFRecordWriter(f"{folder}/{number}") as writer:
-            for _ in range(count):
-                writer.write(str(next(names)).encode())
+        write_records(folder / str(number), [str(next(names)).encode() for _ in range(count)])
     return folder
 
 

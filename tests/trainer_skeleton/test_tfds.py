@@ -19,6 +19,7 @@ from distlaunch_trainer.pipeline import Order, Pipeline
 from distlaunch_trainer.plan import BatchPlan
 
 from ..small_datasets import prepare_tfds  # noqa: TID252 - tests are no package
+from .conftest import write_records
 
 NAME = "svhn_cropped"
 IMAGE = (32, 32, 3)
@@ -121,9 +122,7 @@ def test_files_that_lost_records_are_refused(cluster, tmp_path):
     prepare_tfds(NAME, tmp_path, {"train": 5}, IMAGE)
     (path,) = tmp_path.glob(f"{NAME}/*/*tfrecord*")
     records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for record in records[:4]:
-            writer.write(record)
+    write_records(path, records[:4])
     with pytest.raises(DataError, match=r"has 4 records, and dataset_info.json has 5: remove"):
         Tfds(NAME, data_dir=str(tmp_path)).open(cluster, "")
 
