@@ -102,15 +102,12 @@ def test_another_folder_is_named_in_the_commands(folder):
     assert written == {"Dockerfile.dockerignore", "Dockerfile", "config.yaml"}
 
 
-def test_a_tuned_job_and_its_key(folder):
+def test_gcloud_takes_a_tuned_job_and_its_key_but_no_skipped_pool(folder):
     tuning = Tuning("accuracy", "maximize", {"a": ChoiceParameter(("x",))}, trials=2)
     job = replace(JOB, tuning=tuning, vertex={"encryptionSpec": {"kmsKeyName": "projects/p/k"}})
     command = shlex.split(render(job, folder, Path(), "vertex").commands[-1])
     assert command[:4] == ["gcloud", "ai", "hp-tuning-jobs", "create"]
     assert "--kms-key=projects/p/k" in command
-
-
-def test_gcloud_takes_no_file_in_which_a_pool_is_skipped(folder):
     pool = Pool(Machine("n1-standard-4"))
     job = replace(JOB, cluster=Cluster(pool, Pool(pool.machine, 0), None, pool))
     rendered = render(job, folder, Path(), "vertex")

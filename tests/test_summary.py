@@ -46,9 +46,6 @@ def shown(content) -> str:
 
 def test_whole_summary():
     assert shown(SUMMARY) == SHOWN
-
-
-def test_what_is_missing_is_left_out():
     few = {"tasks": ["chief"], "validation_examples": 0, "examples_per_epoch": 8, "epochs": []}
     assert shown(few) == "tasks               chief\nexamples per epoch  8"
 

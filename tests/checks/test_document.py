@@ -31,14 +31,10 @@ def document(checkout):
     return (checkout / "docs/check.md").read_text()
 
 
-@pytest.fixture(scope="module")
-def documented(document):
+def test_the_document_has_each_code_of_the_source_and_of_the_corpus(checkout, document):
     rows = ROW.findall(document)
-    assert len(rows) == len(dict(rows))
-    return dict(rows)
-
-
-def test_the_document_has_each_code_of_the_source_and_of_the_corpus(checkout, documented):
+    documented = dict(rows)
+    assert len(rows) == len(documented)
     source = "".join(file.read_text() for file in (checkout / "distlaunch/checks").rglob("*.py"))
     assert set(REPORTED.findall(source)) <= documented.keys()
     assert [code for code in documented if f'"{code}"' not in source] == []

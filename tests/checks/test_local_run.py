@@ -38,6 +38,7 @@ def test_a_new_project_is_accepted_whatever_its_image_needs(bundled):
     bundled.write("requirements.txt", "not a requirement\n")
     bundled.write("Dockerfile", "FROM scratch\n")
     assert check_project(bundled.order()) == ((), True)
+    assert check_project(bundled.order("module=click")) == ((), False)  # installed here
 
 
 @pytest.mark.parametrize(
@@ -71,10 +72,6 @@ def test_what_may_not_be_imported_is_a_warning(bundled):
 )
 def test_a_wrong_setting_is_an_error_at_its_option(bundled, override, line):
     assert line in errors(bundled, override)[0]
-
-
-def test_a_module_that_is_installed_here_is_found(bundled):
-    assert check_project(bundled.order("module=click")) == ((), False)
 
 
 def test_a_script_that_is_missing(bundled):

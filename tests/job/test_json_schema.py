@@ -47,18 +47,14 @@ def verdicts(folder, text: str) -> tuple[bool, bool]:
     return by_schema, True
 
 
-def test_it_is_a_schema_of_every_key():
+def test_it_is_a_schema_of_every_key_and_of_what_init_writes(tmp_path):
     Draft202012Validator.check_schema(json.loads(schema_text()))
     assert schema()["properties"].keys() == JobSection.model_fields.keys()
+    plan(tmp_path, "digits").write(tmp_path)
+    assert verdicts(tmp_path, (tmp_path / "distlaunch.yaml").read_text()) == (True, True)
 
 
 @pytest.mark.parametrize("name", [*GOOD, *BAD])
 def test_the_schema_and_the_reader_accept_the_same_files(tmp_path, name):
     is_good = name in GOOD
     assert verdicts(tmp_path, SMALLEST + (GOOD | BAD)[name]) == (is_good, is_good)
-
-
-def test_what_init_writes(tmp_path):
-    plan(tmp_path / "digits", "digits").write(tmp_path / "digits")
-    text = (tmp_path / "digits" / "distlaunch.yaml").read_text()
-    assert verdicts(tmp_path, text) == (True, True)

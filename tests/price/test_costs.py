@@ -55,11 +55,8 @@ def test_prices_are_of_a_strategy_and_a_region(job, cost):
     elsewhere = cost(job("n1-standard-8", T4, 1, region="europe-west4"), OWN)
     assert flex.unknown == ("n1-standard-8", T4)
     assert elsewhere.sources[0].startswith("list prices of ")
-
-
-def test_a_large_tpu_is_several_machines(job, cost):
-    pool = PoolRequest("chief", 1, "ct6e-standard-4t", topology="4x4")
-    assert cost(job(pools=[pool], strategy="SPOT"), OWN).an_hour == 4 * 4
+    tpu = PoolRequest("chief", 1, "ct6e-standard-4t", topology="4x4")  # several machines
+    assert cost(job(pools=[tpu], strategy="SPOT"), OWN).an_hour == 4 * 4
 
 
 def test_own_prices_override_the_list(job, cost):

@@ -16,17 +16,11 @@ T4, H100 = "NVIDIA_TESLA_T4", "NVIDIA_H100_80GB"
 LISTED = load_list_prices()
 
 
-@pytest.mark.parametrize(
-    ("machine", "region", "published"),
-    [
-        # Google's page of Vertex AI's prices on 2026-10-07, and bills of 2025
-        ("n1-standard-4", "us-central1", "0.21849885"),
-        ("a3-highgpu-8g", "us-central1", "101.54"),
-    ],
-)
-def test_derived_prices_agree_with_published_ones(machine, region, published):
-    derived = LISTED.price(machine, region, "STANDARD")
-    assert abs(derived / Decimal(published) - 1) < Decimal("0.005")
+def test_derived_prices_agree_with_published_ones():
+    # Google's page of Vertex AI's prices on 2026-10-07, and bills of 2025
+    for machine, published in (("n1-standard-4", "0.21849885"), ("a3-highgpu-8g", "101.54")):
+        derived = LISTED.price(machine, "us-central1", "STANDARD")
+        assert abs(derived / Decimal(published) - 1) < Decimal("0.005")
 
 
 def test_a_job_has_an_estimate(job, cost):

@@ -161,20 +161,16 @@ def test_a_module_that_is_not_in_the_image(path, line, bundled):
     assert only(bundled).remedy.endswith("in .dockerignore")
 
 
-def test_imports_are_not_checked_with_a_pythonpath(plain):
-    plain.write("src/deep/program.py", "import gensim\n")
-    (plain.folder / "deep").mkdir()  # of the image's module
-    overrides = ("module=deep.program", "image.include=[src]", "env.PYTHONPATH=/app/src")
-    assert plain.problems(*overrides) == []
-
-
-def test_a_src_layout_is_checked_like_any_other(plain):
+def test_a_src_layout_is_checked_but_with_a_pythonpath(plain):
     plain.write("src/deep/program.py", "from deep import data\n")
     plain.write("src/deep/data.py", "import gensim\nimport deep.program\n")
     problem = only(plain, "module=deep.program", OWN)
     assert (problem.where, problem.code) == ("src/deep/data.py:1", "import-missing")
     problem = only(plain, "module=deep.progam", OWN)
     assert (problem.code, "'deep.program'" in problem.remedy) == ("module-missing", True)
+    (plain.folder / "deep").mkdir()  # of the image's module
+    overrides = ("module=deep.program", "image.include=[src]", "env.PYTHONPATH=/app/src")
+    assert plain.problems(*overrides) == []
 
 
 def test_a_module_of_a_requirement_is_taken(plain):

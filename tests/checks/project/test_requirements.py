@@ -137,13 +137,6 @@ def test_another_tensorflow_than_the_one_here_is_not_verified(text, bundled):
     assert only_unavailable(bundled.problems()) == []
 
 
-def test_a_dockerfile_may_copy_what_pip_installs(bundled):
-    bundled.write("Dockerfile", f"{DOCKERFILE}{TRAINER}")
-    assert check(bundled, "-e .\n./acme-1.0-py3-none-any.whl\n-f wheels\n", DEFAULT) == []
-    [problem] = check(bundled, "acme @ file:///croot/acme_1/work", DEFAULT)
-    assert problem.severity == "warning"
-
-
 @pytest.mark.parametrize(
     ("base", "what", "remedy"),
     [
@@ -246,6 +239,10 @@ def test_the_requirements_that_a_dockerfile_names_are_checked(text, are_checked,
     bundled.prepend("trainer/data.py", "import seaborn\n")  # the Dockerfile may install it
     problems = check(bundled, "gensim\n", DEFAULT)
     assert [each.code for each in problems] == ["requirement-unpinned"] * are_checked
+    # It may copy what pip installs.
+    assert check(bundled, "-e .\n./acme-1.0-py3-none-any.whl\n-f wheels\n", DEFAULT) == []
+    problems = check(bundled, "acme @ file:///croot/acme_1/work", DEFAULT)
+    assert [each.severity for each in problems] == ["warning"] * are_checked
 
 
 VERSIONS = st.builds(
