@@ -39,6 +39,9 @@ def test_a_new_project_is_accepted_whatever_its_image_needs(bundled):
     bundled.write("Dockerfile", "FROM scratch\n")
     assert check_project(bundled.order()) == ((), True)
     assert check_project(bundled.order("module=click")) == ((), False)  # installed here
+    bundled.prepend(MODEL, "def later():\n    import sklearn_x\n")
+    (problem,), is_trainer = check_project(bundled.order())
+    assert (problem.severity, problem.code, is_trainer) == ("warning", "import-missing", True)
 
 
 @pytest.mark.parametrize(
@@ -54,12 +57,6 @@ def test_a_new_project_is_accepted_whatever_its_image_needs(bundled):
 def test_code_that_would_end_the_run_is_an_error(bundled, file, text, line):
     bundled.write(file, text)
     assert any(line in each for each in errors(bundled))
-
-
-def test_what_may_not_be_imported_is_a_warning(bundled):
-    bundled.prepend(MODEL, "def later():\n    import sklearn_x\n")
-    (problem,), is_trainer = check_project(bundled.order())
-    assert (problem.severity, problem.code, is_trainer) == ("warning", "import-missing", True)
 
 
 @pytest.mark.parametrize(
