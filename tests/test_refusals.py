@@ -19,9 +19,7 @@ def test_the_name_of_a_reason_precedes_its_text():
     assert remedy.text.startswith("run 'gcloud billing projects link ")
     assert find_remedy(UNUSED, "NEW_REASON").code == "SERVICE_DISABLED"
     assert find_remedy("The caller does not have permission", "IAM_PERMISSION_DENIED") is None
-
-
-def test_what_is_not_known_is_a_word_to_replace():
+    # What is not known is a word to replace.
     assert find_remedy(UNUSED).text.startswith("run 'gcloud services enable SERVICE --project=7'")
     link = "Enable it by visiting https://console.cloud.google.com/apis/api/x.googleapis.com/over"
     assert "enable x.googleapis.com --project=7" in find_remedy(f"{UNUSED} {link}").text

@@ -12,7 +12,6 @@ from distlaunch.checks.trainer import code_problems, find_trainer, parse_argumen
 from distlaunch.job.model import Program
 
 SPOT = "scheduling.strategy=SPOT"
-KERAS = "tensorflow==2.21.0\nkeras{}\n"
 # A task that uses the trainer package by its text only.
 EARLY_END = "if False:\n    import distlaunch_trainer\n"
 
@@ -218,7 +217,7 @@ def test_a_dockerfile_of_the_user_installs_the_trainer_package(file, bundled):
 def test_the_versions_of_keras(bundled):
     problem = ("requirement-clash", "warning", "requirements.txt:2")
     for keras, is_reported in (("==3.10.0", True), ("<3", True), ("<4", False)):
-        bundled.write("requirements.txt", KERAS.format(keras))
+        bundled.write("requirements.txt", f"tensorflow==2.21.0\nkeras{keras}\n")
         assert bundled.summary() == [problem] * is_reported
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 T4 = Pool(Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1))
 
-
 JOB = Job(
     name="digits",
     project="demo-project",
