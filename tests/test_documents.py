@@ -1,11 +1,10 @@
 """Every command that a document shows is run.
 
 Commands are in fenced blocks. `console` blocks hold commands after a `$`; those of a document are
-one session in an empty folder. Its `distlaunch` is a fork of a process that has imported
-TensorFlow, except for the emulator; all else are processes of their own. A session of
-`console long` blocks runs in `make docs-test` only. The losses and metrics of a `text` block after
-a console block are compared with what the commands print; those of a `text varies` block differ
-from run to run. Each
+one session in an empty folder. Its `distlaunch local` is a fork of a process that has imported
+TensorFlow; all else are processes of their own. A session of `console long` blocks runs in
+`make docs-test` only. The losses and metrics of a `text` block after a console block are
+compared with what the commands print; those of a `text varies` block differ from run to run. Each
 command of an `sh` block has a check in `CHECKS` or is run at the emulator.
 """
 
@@ -73,7 +72,7 @@ def setup_commands() -> set[str]:
     return set(filter(None, lines))
 
 
-# Hands `distlaunch` to the test, which runs it in a process that has imported TensorFlow.
+# Hands `distlaunch local` to the test, which runs it in a process that has imported TensorFlow.
 CLIENT = """\
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as server:
@@ -96,7 +95,7 @@ def run_session(tensorflow, tmp_path_factory) -> Iterator[Callable[[list[str], P
     distlaunch.parent.mkdir()
     client = f"{sys.executable} -IS {folder}/client.py {folder}/socket"
     distlaunch.write_text(
-        f'#!/bin/sh\n[ "$1" = emulator ] || exec {client} "$@"\nexec {scripts}/distlaunch "$@"\n'
+        f'#!/bin/sh\n[ "$1" = local ] && exec {client} "$@"\nexec {scripts}/distlaunch "$@"\n'
     )
     distlaunch.chmod(0o755)
 
