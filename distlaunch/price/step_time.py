@@ -349,7 +349,7 @@ def fit_line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 def fit_exchange(points: Sequence[tuple[int, float, float]]) -> Exchange:
     """Return the exchange that fits ring all-reduces, given as (tasks, bytes, seconds).
 
-    There have to be two different ones: otherwise latency and bandwidth cannot be told apart.
+    There have to be two different ones: otherwise latency and bandwidth cannot be separated.
     """
     rows = [
         (2 * (n - 1) / seconds, 2 * (n - 1) * size / n / seconds) for n, size, seconds in points

@@ -22,7 +22,7 @@ NAME = "projects/p/locations/us-central1/customJobs/7"
 
 # Modules of weight that nothing may import before it is needed.
 HEAVY = """
-    asyncio email google http importlib.metadata jinja2 multiprocessing numpy pydantic ssl
+    asyncio email google http importlib.metadata jinja2 multiprocessing numpy pydantic rich ssl
     subprocess tensorflow urllib.request yaml
 """
 
