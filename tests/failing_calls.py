@@ -17,7 +17,7 @@ import socket
 import struct
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from werkzeug.wrappers import Response
@@ -77,6 +77,7 @@ class FailingEmulator(Emulator):
     """An emulator with faults of calls."""
 
     call_faults: str = ""
+    hangs: threading.Event = field(default_factory=threading.Event)  # set when the first call does
 
     def routes(self, *services: Any) -> list[Route]:
         """Return the API methods, whose calls fail by the faults.
@@ -112,6 +113,7 @@ class FailingEmulator(Emulator):
                     route.handler(request, **arguments)
             elif fault == "hang":
                 request.get_data()
+                self.hangs.set()
                 select.select([connection], [], [])
             return Response(_reset(connection))
 
