@@ -51,7 +51,9 @@ def task_of(
         all_gather=lambda value: [np.array([n]) for n in counts] if counts else [value] * tasks,
         broadcast_text=lambda text: text,
         rendezvous=SimpleNamespace(
-            peers=peers, exchange_once=lambda name, value, waits_for: [value] * tasks
+            peers=peers,
+            exchange=lambda kind, value, waits_for: [value] * tasks,
+            exchange_once=lambda name, value, waits_for: [value] * tasks,
         ),
         needs_static_shapes=False,
     )

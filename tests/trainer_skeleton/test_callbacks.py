@@ -26,7 +26,7 @@ def list_of(model, *given):
     """Return the callbacks of a chief, and the list of what is logged."""
     logged = []
     report = SimpleNamespace(log=logged.append, warn=logged.append)
-    return Callbacks(list(given), model, epochs=5, steps=3, is_chief=True, report=report), logged
+    return Callbacks(list(given), model, epochs=5, steps=3, writes=True, report=report), logged
 
 
 class Counts(kc.Callback):

@@ -18,7 +18,13 @@ import tensorflow as tf
 
 from distlaunch_trainer import Arrays, evaluator_status
 from distlaunch_trainer.best_model import BestModel
-from distlaunch_trainer.checkpoints import Checkpoint, Checkpoints, TrainingState
+from distlaunch_trainer.checkpoints import (
+    Checkpoint,
+    Checkpoints,
+    Progress,
+    RunOptions,
+    TrainingState,
+)
 from distlaunch_trainer.cluster import Role
 from distlaunch_trainer.continuous_evaluation import ContinuousEvaluation
 from distlaunch_trainer.data_setup import open_evaluation_data
@@ -37,8 +43,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 X = np.arange(10.0, dtype="float32").reshape(10, 1)
-START = TrainingState(
-    step=0, examples=10, global_batch=2, shards=1, seed=0, shuffle=0, steps_per_epoch=5,
+OPTIONS = RunOptions(
+    examples=10, global_batch=2, shards=1, seed=0, shuffle=0, steps_per_epoch=5,
     precision="float32",
 )  # fmt: skip
 
@@ -64,8 +70,8 @@ class Job:
     def save(self, step: int, weight: float) -> None:
         state = ModelState(self.model, self.cluster.strategy)
         self.model.layers[0].set_weights([np.array([[weight]]), np.array([0.0])])
-        progress = replace(START, step=step, history=[{}] * (step // 5))
-        self.checkpoints.save(Checkpoint(progress, state.describe(), state.snapshot()))
+        saved = TrainingState(OPTIONS, Progress(step, [{}] * (step // 5)))
+        self.checkpoints.save(Checkpoint(saved, state.describe(), state.snapshot()))
         self.checkpoints.wait()
 
     def evaluator(self, **settings: object) -> ContinuousEvaluation:

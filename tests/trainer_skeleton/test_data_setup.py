@@ -174,7 +174,7 @@ def test_data_that_cannot_be_sharded_are_refused(rows, batched, options, message
 
 def test_a_data_set_without_an_end_takes_steps_per_epoch(rows):
     data, warnings = deal(rows.batch(24).repeat(), "--steps-per-epoch=7", cluster=task_of(0, 2))
-    assert data.progress.steps_per_epoch == 7
+    assert data.options.steps_per_epoch == 7
     assert not warnings
 
 
@@ -220,7 +220,7 @@ class Halves(keras.utils.PyDataset):
 
 def test_a_py_dataset_is_data():
     data, warnings = deal(Halves())
-    assert (data.training.plan.global_batch, data.progress.steps_per_epoch) == (2, 2)
+    assert (data.training.plan.global_batch, data.options.steps_per_epoch) == (2, 2)
     assert not warnings
 
 
@@ -231,7 +231,7 @@ def test_generators_and_their_functions_are_data():
 
     for training in (batches(), batches):
         data, _ = deal(training, "--steps-per-epoch=3")
-        assert (data.training.plan.global_batch, data.progress.steps_per_epoch) == (5, 3)
+        assert (data.training.plan.global_batch, data.options.steps_per_epoch) == (5, 3)
     with pytest.raises(DataError, match="generator has an unknown number of batches, so an"):
         deal(batches())
     message = "generator of the validation data has an unknown number of batches: return Arrays"

@@ -9,7 +9,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras.src.backend.tensorflow import trainer as keras_trainer
 from keras.src.saving import saving_lib
 
 from distlaunch_trainer import keras_compat
@@ -132,58 +131,6 @@ def test_tensorboard_that_profiles_batches(tmp_path):
     board = keras.callbacks.TensorBoard
     assert keras_compat.traces_batches(board(tmp_path, profile_batch=2))
     assert not keras_compat.traces_batches(board(tmp_path, profile_batch=0))
-
-
-@pytest.fixture
-def restored_trainer(monkeypatch):
-    """Keras's trainer, which a test may change."""
-    for owner, names in (
-        (keras_trainer, ("TFEpochIterator", "reduce_per_replica")),
-        (
-            keras_trainer.TensorFlowTrainer,
-            ("_maybe_symbolic_build", "_make_function", "make_predict_function"),
-        ),
-    ):
-        for name in names:
-            monkeypatch.setattr(owner, name, getattr(owner, name))
-
-
-@pytest.mark.usefixtures("restored_trainer")
-@pytest.mark.filterwarnings("ignore:Your input ran out of data")
-@pytest.mark.parametrize("is_counted", [True, False])
-def test_batches_are_read_from_a_position_as_if_all_before_had_been_read(is_counted):
-    def distribute(batches):
-        return batches.data_adapter.get_tf_dataset(), None
-
-    def read(batches, most=99):
-        """Return the rows of an epoch, or of its first batches."""
-        rows = []
-        with batches.catch_stop_iteration():
-            for _, _, iterator in batches:
-                rows.append(next(iterator).numpy().tolist())
-                if len(rows) == most:
-                    break
-        return rows
-
-    def make():
-        keras.utils.set_random_seed(1)
-        data = tf.data.Dataset.range(20).shuffle(20)
-        data = data if is_counted else data.filter(lambda _: True)
-        batches = keras_compat.FitBatches(x=data.batch(4))
-        batches.reset()
-        return batches
-
-    keras_compat.replace_fit_data(distribute, lambda *_: None)
-    undisturbed, stopped = make(), make()
-    epochs = [read(undisturbed) for _ in range(4)]
-    assert [read(stopped) for _ in range(2)] == epochs[:2]
-    between = make()
-    between.resume(stopped.position(0), 0)
-    assert [read(between) for _ in range(2)] == epochs[2:]
-    read(stopped, 2)
-    within = make()
-    within.resume(stopped.position(2), 2)
-    assert [read(within) for _ in range(2)] == [epochs[2][2:], epochs[3]]
 
 
 def test_a_list_of_attributes_is_made_without_variables(monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlaunch_trainer.checkpoints import TrainingState
+from distlaunch_trainer.checkpoints import RunOptions
 from distlaunch_trainer.cluster import Role
 from distlaunch_trainer.errors import ModelError, PlanError
 from distlaunch_trainer.learning_rate import (
@@ -28,8 +28,8 @@ from distlaunch_trainer.model_files import save_model
 from distlaunch_trainer.options import Settings
 from distlaunch_trainer.report import Report, epoch_line
 
-STATE = TrainingState(
-    step=0, examples=100, global_batch=10, shards=240, seed=0, shuffle=0, steps_per_epoch=10,
+RUN = RunOptions(
+    examples=100, global_batch=10, shards=240, seed=0, shuffle=0, steps_per_epoch=10,
     precision="float32",
 )  # fmt: skip
 DEFAULT_RATES = {"cosine": 0.0, "step": 0.1, "exponential": 0.1}
@@ -96,7 +96,7 @@ def test_a_resumed_run_has_its_rate_on_any_number_of_replicas(options, scales, b
     requested = Settings(scale_learning_rate=scales, **flags)
     started = resolve_rate_options(requested, None, before)
     assert started.factor == (before if scales else 1)
-    state = replace(STATE, rate_options=started.as_saved())
+    state = replace(RUN, rate_options=started.as_saved())
     # With the same options, as a restarted job has them, or without any.
     for again in (requested, Settings()):
         assert resolve_rate_options(again, state, after) == started
@@ -113,7 +113,7 @@ def test_a_resumed_run_has_its_rate_on_any_number_of_replicas(options, scales, b
     ],
 )
 def test_other_options_than_before_are_refused(options, message):
-    state = replace(STATE, rate_options=RateOptions(warmup_epochs=1.0).as_saved())
+    state = replace(RUN, rate_options=RateOptions(warmup_epochs=1.0).as_saved())
     with pytest.raises(PlanError, match=message):
         resolve_rate_options(Settings(**options), state, 2)
 
@@ -139,7 +139,7 @@ def test_every_optimizer_is_scheduled_on_its_own_rate():
     model.critic_optimizer = keras.optimizers.Adam(0.25)
     lines = []
     options = RateOptions(scale=4, warmup_epochs=1.0)
-    saved = set_rates(model, options, replace(STATE, learning_rate=0.125), 5, lines.append)
+    saved = set_rates(model, options, replace(RUN, learning_rate=0.125), 5, lines.append)
     assert lines == [
         "learning rate of optimizer: 0.125 x 4 replicas = 0.5, warm-up over 1 epoch",
         "learning rate of critic_optimizer: 0.25 x 4 replicas = 1, warm-up over 1 epoch",
@@ -154,7 +154,7 @@ def test_every_optimizer_is_scheduled_on_its_own_rate():
 def test_a_schedule_of_the_model_is_refused():
     model = compiled(keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 10)))
     with pytest.raises(ModelError, match="gives optimizer a learning-rate schedule already: rem"):
-        set_rates(model, RateOptions(decay="step"), STATE, 5, print)
+        set_rates(model, RateOptions(decay="step"), RUN, 5, print)
     assert rate_of_last_step(model) == pytest.approx(0.1)
 
 
@@ -162,7 +162,7 @@ def test_a_schedule_of_the_model_is_refused():
 @pytest.mark.parametrize("decay", ["cosine", "exponential"])
 def test_a_saved_model_loads_without_this_package(tmp_path, monkeypatch, decay):
     model = compiled("adam")
-    set_rates(model, RateOptions(warmup_epochs=1.0, decay=decay), STATE, 5, print)
+    set_rates(model, RateOptions(warmup_epochs=1.0, decay=decay), RUN, 5, print)
     x = np.ones((4, 1))
     assert len(model.optimizer.variables) == 1  # TensorFlow compares the list with the one before
     model.fit(x, x, epochs=3, verbose=0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from distlaunch_trainer.checkpoints import TrainingState
+from distlaunch_trainer.checkpoints import Progress, RunOptions
 from distlaunch_trainer.cluster import Role
 from distlaunch_trainer.data_setup import TrainingData
 from distlaunch_trainer.pipeline import Data
@@ -103,12 +103,12 @@ def test_the_summary_is_the_golden_file(tmp_path, monkeypatch):
     ]
     file = {"path": "data/train-0.tfrecord", "bytes": 45313, "modified_ns": 17, "examples": 1437}
     records = {"kind": "records", "pattern": "data/train-*.tfrecord", "files": [file]}
-    progress = TrainingState(0, 1437, 64, 240, 0, 10_000, 23, "float32")
-    final = TrainingState(46, 1437, 64, 240, 0, 10_000, 23, "float32", history=history)
+    options = RunOptions(1437, 64, 240, 0, 10_000, 23, "float32")
+    final = Progress(46, history)
     training = Data(None, BatchPlan(1437, 64, 2), records)
     validation = Data(None, BatchPlan(360, 64, 2), {"kind": "arrays"})
-    data = TrainingData(training, validation, progress, None)
-    summary = run_summary(data, final, SimpleNamespace(replicas=2), tasks) | {
+    data = TrainingData(training, validation, options, None)
+    summary = run_summary(data, final, SimpleNamespace(replicas=2), tasks, first_step=0) | {
         "model": "/jobs/digits/model",
         "model_files": ["model.keras", "saved_model/saved_model.pb"],
         "timing": timing,

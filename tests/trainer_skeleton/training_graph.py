@@ -171,7 +171,8 @@ def training_graph(name: str) -> tf.types.experimental.ConcreteFunction:
             data_batch=tf.data.Dataset.from_tensor_slices(data).batch(ROWS).element_spec
         )
     steps = StepFunctions(model, strategy)
-    inputs = batches(strategy, data), tf.constant(1), tf.zeros([3]), name == "last_step"
+    is_last = name == "last_step"
+    inputs = batches(strategy, data), tf.constant(1), tf.zeros([3]), is_last, "divided"
     return steps._train_function.get_concrete_function(*inputs)
 
 

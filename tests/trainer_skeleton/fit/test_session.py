@@ -43,4 +43,4 @@ def test_layers_that_depend_on_the_number_of_replicas_are_named_once(session, wa
     random, apart = warnings
     assert random.startswith("the layers drop draw random numbers")
     assert apart.startswith("the layers norm normalize by the rows of one replica")
-    assert apart.endswith("BatchNormalization(synchronized=True) uses all rows")
+    assert apart.endswith("--sync-batch-norm uses all rows")

@@ -14,22 +14,31 @@ import os
 import sys
 import types
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import fit_adapter
 import keras
 import pytest
 
+if TYPE_CHECKING:
+    from distlaunch_trainer.fit.session import Session
+
 TESTS = Path(keras.src.__file__).parent
 
 
 class Collected:
-    """A plugin that records the outcomes."""
+    """A plugin that records the outcomes of tests, each with a report of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, session: Session | None) -> None:
+        self._session = session
         self.results: dict[str, tuple[str, str]] = {}
 
     def pytest_configure(self, config: pytest.Config) -> None:
         config.addinivalue_line("markers", "requires_trainable_backend: a marker of Keras's")
+
+    def pytest_runtest_setup(self) -> None:
+        if self._session:
+            self._session.report = fit_adapter.new_report()
 
     def pytest_collection_finish(self) -> None:
         del sys.modules["jax"]
@@ -60,10 +69,9 @@ def main() -> None:
     parser.add_argument("--with-trainer", action="store_true")
     parser.add_argument("tests", nargs="+")
     options = parser.parse_args()
-    if options.with_trainer:
-        fit_adapter.replace_fit()
+    session = fit_adapter.replace_fit() if options.with_trainer else None
     stand_in_modules()
-    collected = Collected()
+    collected = Collected(session)
     settings = [
         "-c",
         os.devnull,

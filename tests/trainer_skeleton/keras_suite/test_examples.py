@@ -43,7 +43,7 @@ def trained(tensorflow: PythonHost, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.mark.parametrize("name", NAMES)
 def test_weights_and_history_are_those_of_fit(trained, name) -> None:
-    of_fit, of_trainer = trained[name]["fit"], trained[name]["trainer"]
+    of_fit, of_trainer = (trained[who][name] for who in ("fit", "trainer"))
     assert "error" not in of_fit, of_fit["error"]
     assert "error" not in of_trainer, of_trainer["error"]
     for part in ("weights", "history"):

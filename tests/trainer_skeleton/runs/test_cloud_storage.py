@@ -100,7 +100,9 @@ CHECKPOINTS = """
 import numpy as np
 from distlaunch_trainer.cluster import Role
 from distlaunch_trainer.report import Report
-from distlaunch_trainer.checkpoints import Checkpoint, Checkpoints, TrainingState
+from distlaunch_trainer.checkpoints import (
+    Checkpoint, Checkpoints, Progress, RunOptions, TrainingState
+)
 
 def open_checkpoints():
     return Checkpoints("gs://jobs/checkpoints", Report(Role(), "logs"))
@@ -109,11 +111,12 @@ checkpoints = open_checkpoints()
 assert checkpoints.latest() is None
 for step in (1, 2, 3, 4):
     size = 25 << 20 if step == 4 else 10
-    state = TrainingState(step, 100, 10, 12, 0, 100, 10, "float32")
+    options = RunOptions(100, 10, 12, 0, 100, 10, "float32")
+    state = TrainingState(options, Progress(step))
     checkpoints.save(Checkpoint(state, {}, {"kernel": np.full(size, step, np.float32)}))
     checkpoints.wait()
 latest = open_checkpoints().latest()
-assert latest.state.step == 4
+assert latest.state.progress.step == 4
 kernel = latest.values["kernel"]
 assert kernel.size == 25 << 20 and (kernel == 4).all()
 """

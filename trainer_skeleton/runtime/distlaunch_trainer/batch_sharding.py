@@ -64,36 +64,72 @@ class SharedBatches(Batches):
             # A call for each batch takes longer than all else of a pipeline in memory.
             rows = Dataset.from_tensors(tf.constant(self._plan.global_batch, tf.int64)).repeat()
             return Dataset.zip((stream, rows, rows))
-        if self._plan.replicas == 1:
-            # Counting the rows is too little work for a thread of its own.
-            return stream.map(lambda *data: self._whole(unpacked(data)), synchronous=True)
-        stream = stream.enumerate()
-        if len(replicas) == 1:
-            return stream.map(lambda at, data: self._part(at, data, replicas[0]))
-        return stream.flat_map(lambda at, data: self._parts(at, data, replicas))
+        parts = divided(stream, self._plan.replicas, replicas, self._comparison)
+        return parts.map(_with_fingerprints) if self.numbered else parts
 
     def find_bad_record(self, replicas: range, step: int = 0) -> str | None:  # noqa: ARG002
         """Return how the first batch differs between tasks."""
         return self._comparison.problem or None if self._comparison else None
 
-    def _whole(self, data: Any) -> tuple[Any, ...]:
-        rows = count_rows(data)
-        return _batch(data, rows, rows, numbered=self.numbered)
 
-    def _parts(self, position: tf.Tensor, data: Any, replicas: range) -> Dataset:
-        return Dataset.range(replicas.start, replicas.stop).map(
-            lambda replica: self._part(position, data, replica)
-        )
+def divided(
+    batches: Dataset,
+    replicas: int,
+    replica_ids: range,
+    comparison: RowComparison | None = None,
+    **options: Any,
+) -> Dataset:
+    """Return the rows of batches that belong to the replicas of a task, for these in turn.
 
-    def _part(self, position: tf.Tensor, data: Any, replica: Any) -> tuple[Any, ...]:
+    Parameters
+    ----------
+    batches
+        The same batches on every task.
+    replicas
+        Number of replicas.
+    replica_ids
+        The replicas of this task.
+    comparison
+        Compares the first batch with those of other tasks.
+    **options
+        Of ``map``.
+
+    Returns
+    -------
+    tf.data.Dataset
+        ``(data, rows, global_rows)``: replica ``r`` of ``R`` has the rows ``r, r + R, r + 2R ...``.
+        If that is none, the data have one row, which does not count.
+    """
+
+    def part(position: tf.Tensor, data: Any, replica: Any) -> tuple[Any, ...]:
+        data = _without_optionals(data)
         total = count_rows(data)
-        if self._comparison:
-            total = self._comparison.after(position, data, total)
-        return _batch(
-            *_every_nth(data, tf.cast(replica, tf.int64), total, self._plan.replicas),
-            total,
-            numbered=self.numbered,
-        )
+        if comparison:
+            total = comparison.after(position, data, total)
+        return *_every_nth(data, tf.cast(replica, tf.int64), total, replicas), total
+
+    @tf.autograph.experimental.do_not_convert
+    def whole(_: tf.Tensor, data: Any) -> tuple[Any, ...]:
+        data = _without_optionals(data)
+        rows = count_rows(data)
+        return data, rows, rows
+
+    @tf.autograph.experimental.do_not_convert
+    def one(position: tf.Tensor, data: Any) -> tuple[Any, ...]:
+        return part(position, data, replica_ids[0])
+
+    @tf.autograph.experimental.do_not_convert
+    def several(position: tf.Tensor, data: Any) -> Dataset:
+        numbers = Dataset.range(replica_ids.start, replica_ids.stop)
+        return numbers.map(lambda replica: part(position, data, replica))
+
+    numbered = batches.enumerate()
+    if replicas == 1:
+        # Counting the rows is too little work for a thread of its own.
+        return numbered.map(whole, synchronous=True)
+    if len(replica_ids) == 1:
+        return numbered.map(one, **options)
+    return numbered.flat_map(several)
 
 
 class TaskBatches(Batches):
@@ -186,6 +222,17 @@ def _every_nth(data: Any, first: tf.Tensor, end: tf.Tensor, step: int) -> tuple[
     own = tf.maximum((end - first + step - 1) // step, 0)
     first = tf.where(own > 0, first, 0)
     return take_rows(data, tf.range(first, tf.where(own > 0, end, 1), step)), own
+
+
+def _without_optionals(data: Any) -> Any:
+    """Return data with None for the parts that Keras has no arrays for."""
+    return tf.nest.map_structure(
+        lambda part: None if isinstance(part, tf.experimental.Optional) else part, data
+    )
+
+
+def _with_fingerprints(data: Any, own: tf.Tensor, total: tf.Tensor) -> tuple[Any, ...]:
+    return data, own, total, fingerprints(data)
 
 
 def _batch(data: Any, own: tf.Tensor, total: tf.Tensor, *, numbered: bool) -> tuple[Any, ...]:

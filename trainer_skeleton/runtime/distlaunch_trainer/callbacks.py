@@ -53,11 +53,20 @@ class Callbacks(kc.CallbackList):
     model
         The model, compiled and built.
     epochs, steps
-        Epochs in total, and steps of an epoch.
-    is_chief
-        Whether this task writes files.
+        Epochs in total, and steps of an epoch, if that is known.
+    writes
+        Whether callbacks that only write files run on this task.
     report
         Where to log what is left out.
+    verbose
+        What Keras's progress bar shows, as ``fit`` takes it; 0 for no bar.
+
+    Attributes
+    ----------
+    see_batches, see_test_batches, show_progress
+        Whether a callback needs the logs of single batches, or the bar those of some steps.
+    take_bad_losses
+        Whether a loss that is not finite is left to a callback.
 
     Raises
     ------
@@ -71,9 +80,10 @@ class Callbacks(kc.CallbackList):
         model: keras.Model,
         *,
         epochs: int,
-        steps: int,
-        is_chief: bool,
+        steps: int | None,
+        writes: bool,
         report: Report,
+        verbose: int = 0,
     ) -> None:
         _check_leaves_weights(given)
         self._report = report
@@ -84,16 +94,18 @@ class Callbacks(kc.CallbackList):
         self.see_batches = any(has_hook(c, TRAIN_HOOKS) for c in used)
         self.see_test_batches = any(has_hook(c, TEST_HOOKS) for c in used)
         self.take_bad_losses = any(isinstance(c, kc.TerminateOnNaN) for c in used)
-        local = [c for c in used if is_chief or not isinstance(c, CHIEF_ONLY)]
+        self.show_progress = verbose == 1
+        local = [c for c in used if writes or not isinstance(c, CHIEF_ONLY)]
         self._last_logs = _LastLogs()
         self._given_logs: dict[str, Any] = {}
         super().__init__(
             [*local, self._last_logs],
             add_history=True,
+            add_progbar=verbose != 0,
             model=model,
             epochs=epochs,
             steps=steps,
-            verbose=0,
+            verbose=verbose,
         )
         self._local = local
 
@@ -108,25 +120,29 @@ class Callbacks(kc.CallbackList):
         numbers = {name: value for name, value in logs if np.asarray(value).dtype.kind in "biuf"}
         return {**self._given_logs, **numbers}  # in the order of the metrics; Keras sorts them
 
-    def end(self, record: dict[str, Any]) -> None:
+    def end(self, record: dict[str, Any] | None) -> None:
         """End the training, as `fit` does: with the logs of the last epoch as they were given.
 
         If this process has trained no epoch, with those of its `record`.
         """
-        self.on_train_end(self._given_logs or logs_of(record))
+        self.on_train_end(self._given_logs or (logs_of(record) if record else None))
 
     def state(self) -> tuple[list[Any], list[np.ndarray]]:
         """Return what `states_of` returns of the callbacks of this task."""
         return states_of(self._local)
 
     def resume(
-        self, epochs: list[dict[str, Any]], states: list[Any], arrays: list[np.ndarray]
+        self,
+        epochs: list[dict[str, Any]],
+        states: list[Any],
+        arrays: list[np.ndarray],
+        first_epoch: int = 0,
     ) -> None:
         """Start the training after ``epochs``, with the state that the callbacks had."""
-        append_to_logs(self._local, len(epochs))
+        append_to_logs(self._local, first_epoch + len(epochs))
         self.on_train_begin()
-        for record in epochs:
-            self.model.history.on_epoch_end(record["epoch"] - 1, logs_of(record))
+        for number, record in enumerate(epochs, first_epoch):
+            self.model.history.on_epoch_end(number, logs_of(record))
         restore_states(self._local, states, arrays, self._report)
 
     def restore(self, states: list[Any], arrays: list[np.ndarray]) -> None:

@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 import ml_dtypes
 import numpy as np
 
+from .cluster import Cluster
 from .errors import StorageError
 from .report import Report
 from .storage import (
@@ -37,8 +38,8 @@ from .storage import (
     write_whole,
 )
 
-FORMAT = 2
-"""Version of the format; 1, without names of variables, is not read any more."""
+FORMAT = 3
+"""Version of the format; others are not read."""
 
 MAX_TO_KEEP = 3
 _MANIFEST = "checkpoint.json"
@@ -51,39 +52,25 @@ _LAST_WRITE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class TrainingState:
-    """The step of a run, and what must stay the same when it resumes.
+class RunOptions:
+    """What stays the same when a run resumes.
 
     Attributes
     ----------
-    step
-        Global steps done.
     examples, global_batch, shards, seed, shuffle, steps_per_epoch
         The order of the data.
     precision
         The value of ``--precision``.
     learning_rate
         The value of ``--learning-rate``, if one was given.
-    history
-        The records of the epochs done.
-    stopped
-        Whether a callback has ended the training.
     shard_policy
         The value of ``--shard-policy``.
-    callbacks
-        The state of the callbacks; its arrays are among the checkpoint's values.
     rate_options
         The options of the learning rate, if any is set.
     schedules
         The learning-rate schedules by the optimizer's name, if the options make some.
-    begun
-        The hooks that callbacks have begun the training, the epoch or the batch with, such as
-        ``on_epoch_begin``, and the learning rates before each, by the optimizer's name.
-    epoch_examples, epoch_seconds
-        Examples of the epoch that is not done, and the seconds that they took.
     """
 
-    step: int
     examples: int
     global_batch: int
     shards: int
@@ -92,19 +79,67 @@ class TrainingState:
     steps_per_epoch: int
     precision: str
     learning_rate: float | None = None
-    history: list[dict[str, Any]] = field(default_factory=list)
-    stopped: bool = False
-    callbacks: list[Any] = field(default_factory=list)
     shard_policy: str = "auto"
     rate_options: dict[str, Any] | None = None
     schedules: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is.
+
+    Attributes
+    ----------
+    step
+        Steps done, of all epochs.
+    history
+        The records of the epochs done.
+    stopped
+        Whether a callback has ended the training.
+    callbacks
+        The state of the callbacks; its arrays are among the checkpoint's values.
+    begun
+        The hooks that callbacks have begun the training, the epoch or the batch with, such as
+        ``on_epoch_begin``, and the learning rates before each, by the optimizer's name.
+    epoch_step, epoch_examples, epoch_seconds
+        Of the epoch that is not done: the step before its first one, its examples so far, and the
+        seconds that they took.
+    position
+        What the reader of the data needs to continue, beside the number of steps.
+    """
+
+    step: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    stopped: bool = False
+    callbacks: list[Any] = field(default_factory=list)
     begun: dict[str, dict[str, float]] = field(default_factory=dict)
+    epoch_step: int = 0
     epoch_examples: int = 0
     epoch_seconds: float = 0.0
+    position: list[int | None] = field(default_factory=list)
 
-    def with_epoch(self, record: dict[str, Any]) -> TrainingState:
-        """Return the state with the record of another epoch that is done."""
-        return replace(self, history=[*self.history, record], epoch_examples=0, epoch_seconds=0.0)
+    def with_epoch(self, record: dict[str, Any]) -> Progress:
+        """Return the progress with the record of another epoch that is done."""
+        return replace(
+            self,
+            history=[*self.history, record],
+            epoch_step=self.step,
+            epoch_examples=0,
+            epoch_seconds=0.0,
+        )
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """The options of a run, and how far it is."""
+
+    options: RunOptions
+    progress: Progress
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> TrainingState:
+        """Return the state that `asdict` has made a dict of."""
+        return cls(RunOptions(**stored["options"]), Progress(**stored["progress"]))
 
 
 @dataclass(frozen=True)
@@ -124,6 +159,13 @@ class Checkpoint:
     state: TrainingState
     model: Mapping[str, Any]
     values: Mapping[str, np.ndarray]
+
+
+def agreed_state(cluster: Cluster, state: TrainingState | None) -> TrainingState | None:
+    """Return on every task the state of the chief's checkpoint."""
+    text = cluster.broadcast_text(json.dumps(asdict(state) if state else None))
+    stored = json.loads(text)
+    return TrainingState.of(stored) if stored else None
 
 
 class Checkpoints(AbstractContextManager):
@@ -209,6 +251,12 @@ class Checkpoints(AbstractContextManager):
             )
         return None
 
+    def keep_newest(self) -> None:
+        """Remove all checkpoints but the newest."""
+        self.wait()
+        for name in self._names[:-1]:
+            self._remove(name)
+
     @property
     def newest(self) -> str | None:
         """The name of the checkpoint that `latest` returned or `save` wrote last, if any."""
@@ -234,7 +282,7 @@ class Checkpoints(AbstractContextManager):
 
     def _write(self, checkpoint: Checkpoint) -> None:
         started = time.monotonic()
-        step = checkpoint.state.step
+        step = checkpoint.state.progress.step
         name = _unused_name(self._names, step)
         path = join(self.folder, name)
         make_new_folder(path)
@@ -281,7 +329,7 @@ class Checkpoints(AbstractContextManager):
             if manifest.get("format", 1) != FORMAT:
                 raise _FormatError(_format_message(path, manifest.get("format", 1)))
             values = _read_values(path, manifest["types"])
-            return Checkpoint(TrainingState(**manifest["state"]), manifest["model"], values)
+            return Checkpoint(TrainingState.of(manifest["state"]), manifest["model"], values)
         except _DAMAGES as error:
             raise StorageError(f"the checkpoint {path} is damaged: {error}") from error
 

@@ -277,13 +277,19 @@ class Cluster:
         """
         if self.role.num_workers == 1:
             return list(values)
-        return [array for pack in _packs(values) for array in self._broadcast_pack(pack)]
+        is_given = self.role.is_chief
+        return [array for pack in _packs(values) for array in self._sum_bits(pack, is_given)]
 
-    def _broadcast_pack(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def merge(self, value: np.ndarray) -> np.ndarray:
+        """Return an array of which each task has some numbers, and zeros for all others."""
+        return self._sum_bits([value], is_given=True)[0]
+
+    def _sum_bits(self, values: Sequence[np.ndarray], is_given: bool) -> list[np.ndarray]:
+        """Return arrays whose bits are the sums of those of the tasks that give any."""
         ends = np.cumsum([_words(value) for value in values])
         sent = np.zeros(ends[-1], np.int64)
         parts = [part.view(np.uint8) for part in np.split(sent, ends[:-1])]
-        if self.role.is_chief:
+        if is_given:
             for part, value in zip(parts, values, strict=True):
                 part[: value.nbytes] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
         pieces = [

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 
 from .best_model import best_model
-from .checkpoints import Checkpoint, Checkpoints, TrainingState
+from .checkpoints import Checkpoint, Checkpoints, Progress
 from .cluster import Cluster
 from .data_setup import TrainingData
 from .errors import StorageError, TrainingStopped
@@ -167,8 +167,9 @@ class ContinuousEvaluation:
         return False
 
     def _evaluate(self, name: str, checkpoint: Checkpoint) -> None:
-        if checkpoint.state.schedules != self._schedules:
-            self._schedules = checkpoint.state.schedules
+        schedules = checkpoint.state.options.schedules
+        if schedules != self._schedules:
+            self._schedules = schedules
             restore_schedules(self._model, self._schedules)
             self._state = ModelState(self._model, self._strategy)
         self._state.check_same(checkpoint.model)
@@ -176,7 +177,7 @@ class ContinuousEvaluation:
         logs = self._evaluator.evaluate(_STEPS_PER_EXECUTION, self._must_stop)
         self._leave_if_stopped()
         if logs is not None and self._status.run() == self._run:  # no other run has begun
-            self._record(name, checkpoint.state, logs)
+            self._record(name, checkpoint.state.progress, logs)
 
     def _read(self, name: str) -> Checkpoint | None:
         """Return a checkpoint, None if it is not complete, was removed or is damaged."""
@@ -188,11 +189,11 @@ class ContinuousEvaluation:
                 self._left_out.add(name)
             return None
 
-    def _record(self, name: str, state: TrainingState, logs: dict[str, Any]) -> None:
+    def _record(self, name: str, progress: Progress, logs: dict[str, Any]) -> None:
         """Export the model if it is the best, then record the evaluation."""
         facts = {
-            "step": state.step,
-            "epoch": len(state.history),
+            "step": progress.step,
+            "epoch": len(progress.history),
             "checkpoint": name,
             "logs": {key: np.asarray(value).tolist() for key, value in logs.items()},
         }
@@ -204,8 +205,8 @@ class ContinuousEvaluation:
         lines = "".join(json.dumps(each) + "\n" for each in self._records)
         write_whole(join(self._job_dir, EVALUATIONS), lines.encode())
         self._report.event("evaluation", **facts, is_best=is_best)
-        self._report.evaluation_scalars(state.step, logs)
-        self._report.log(checkpoint_line(state.step, logs, is_best=is_best))
+        self._report.evaluation_scalars(progress.step, logs)
+        self._report.log(checkpoint_line(progress.step, logs, is_best=is_best))
         self._status.has_evaluated(name)
 
     def _must_stop(self) -> bool:

@@ -13,7 +13,10 @@ summed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 import keras
@@ -23,7 +26,6 @@ from . import keras_compat
 from .all_reduce import gathers_rows, sum_gradients, with_static_shape
 from .errors import ModelError
 from .losses import StepRows, current_rows, normalize_globally
-from .model_state import find_optimizers
 from .normalization import BatchNormalizations
 
 TrainStep = Callable[[keras.Model, Any, tf.Tensor], tf.Tensor]
@@ -102,10 +104,9 @@ class CustomSteps:
         self.function = function
         self.has_train_step = overrides(model, "train_step") and function is None
         self.has_test_step = overrides(model, "test_step")
+        self._replicas = replicas
         if replicas > 1 and (self.has_train_step or function):
-            for optimizer in find_optimizers(model).values():
-                keras_compat.disable_gradient_aggregation(optimizer)
-                optimizer.apply = self._reducing_apply(optimizer.apply)
+            _reduce_in_steps()
         if replicas > 1 and (self.has_train_step or self.has_test_step):
             weight_scalars(model.metrics)
 
@@ -114,7 +115,8 @@ class CustomSteps:
         assert self.function is not None
         # The placeholder of a replica without rows counts for nothing, and regularizers as on all.
         size = tf.where(rows.local_rows > 0, rows.global_rows, tf.int64.max)
-        with self._normalizations.in_replica(rows.local_rows):
+        reduced = self._reducing(_as_it_is)
+        with self._normalizations.in_replica(rows.local_rows), reduced:
             loss = self.function(self._model, data, size)
         if not tf.is_tensor(loss) or loss.shape.rank != 0:
             got = f"shape {loss.shape}" if tf.is_tensor(loss) else type(loss).__name__
@@ -126,7 +128,7 @@ class CustomSteps:
     def train(self, data: Any, rows: StepRows) -> dict[str, Any]:
         """Train one replica's step; return what ``train_step()`` returned."""
         synchronized = self._normalizations.in_replica(rows.local_rows, rows.local_fraction)
-        with normalize_globally(rows), synchronized:
+        with normalize_globally(rows), synchronized, self._reducing(rows.weigh):
             return _checked_logs(self._model, "train_step", self._model.train_step(data))
 
     def test(self, data: Any, rows: StepRows) -> dict[str, Any]:
@@ -134,21 +136,44 @@ class CustomSteps:
         with normalize_globally(rows):
             return _checked_logs(self._model, "test_step", self._model.test_step(data))
 
-    def _reducing_apply(self, apply: Callable[..., None]) -> Callable[..., None]:
-        """Return an optimizer's ``apply()`` that all-reduces the gradients of each replica."""
+    @contextmanager
+    def _reducing(self, weigh: Callable[[Any], Any]) -> Iterator[None]:
+        """Have optimizers all-reduce the gradients of a replica in here."""
+        _reduction.weigh, _reduction.steps = weigh, self
+        try:
+            yield
+        finally:
+            _reduction.steps = None
 
-        def reducing(grads: Iterable[Any], trainable_variables: Any = None) -> None:
-            rows = current_rows()
-            if rows is None and self.function is None:
-                apply(grads, trainable_variables)
-                return
-            gradients = list(grads)
-            variables = None if trainable_variables is None else list(trainable_variables)
-            self.gathers_rows |= any(map(gathers_rows, gradients))
-            weigh = rows.weigh if rows else _as_it_is
-            apply(sum_weighted(gradients, variables, weigh), variables)
 
-        return reducing
+_reduction = threading.local()  # a replica is traced in a thread of its own
+
+
+def _reduce_in_steps() -> None:
+    """Have all optimizers all-reduce the gradients of a model's own steps, then clip and apply."""
+    for kind in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
+        if not hasattr(kind.apply, "__wrapped__"):
+            kind.apply = _reducing(kind.apply)
+
+
+def _reducing(apply: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(apply)
+    def reducing(optimizer: Any, grads: Iterable[Any], trainable_variables: Any = None) -> Any:
+        steps: CustomSteps | None = getattr(_reduction, "steps", None)
+        if steps is None:
+            return apply(optimizer, grads, trainable_variables)
+        keras_compat.disable_gradient_aggregation(optimizer)
+        gradients = list(grads)
+        variables = None if trainable_variables is None else list(trainable_variables)
+        steps.gathers_rows |= any(map(gathers_rows, gradients))
+        summed = sum_weighted(gradients, variables, _reduction.weigh)
+        _reduction.steps = None  # LossScaleOptimizer applies the gradients by another optimizer
+        try:
+            return apply(optimizer, summed, variables)
+        finally:
+            _reduction.steps = steps
+
+    return reducing
 
 
 def _as_it_is(gradient: Any) -> Any:

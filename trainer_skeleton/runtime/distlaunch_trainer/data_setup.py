@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from .audit import Audit, is_audited
-from .checkpoints import TrainingState
+from .checkpoints import RunOptions, TrainingState
 from .cluster import Cluster
 from .errors import DataError, PlanError
 from .example_source import Examples, ExampleSource, InputOptions
@@ -28,30 +28,25 @@ Source = Examples | BatchSource
 _Value = TypeVar("_Value", int, str)
 
 _DEFAULT_SHUFFLE = 10_000
-# What a resumed run takes from its checkpoint as it is.
-_KEPT = (
-    *("learning_rate", "rate_options", "history", "stopped"),
-    *("callbacks", "begun", "epoch_examples", "epoch_seconds"),
-)
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The data of a run, and where it starts.
+    """The data of a run, and its options as these decide them.
 
     Attributes
     ----------
     training, validation, test
         The data; validation and test may be None.
-    progress
-        Where the run starts or resumes.
+    options
+        What stays the same when the run resumes.
     audit
         Where to record what is trained on, if an audit is requested.
     """
 
     training: Data
     validation: Data | None
-    progress: TrainingState
+    options: RunOptions
     audit: Audit | None
     test: Data | None = None
 
@@ -118,20 +113,20 @@ def load_data(
         If data, batch and cluster do not fit, or are others than before.
     """
     setup = _Setup(settings, cluster, job_dir, report)
-    seed = resolve_option("--seed", settings.seed, start and start.seed, 0)
-    progress = _progress(setup, start, seed)
-    keras.utils.set_random_seed(seed)  # a user's data set shuffles by it too
-    source = _source("training", training, progress)
+    options = _options(setup, start and start.options)
+    first_step = start.progress.step if start else 0
+    keras.utils.set_random_seed(options.seed)  # a user's data set shuffles by it too
+    source = _source("training", training, options)
     if source is None:
         raise DataError("training() in trainer/data.py returned None: return Records or Arrays")
     if isinstance(source, BatchSource):
-        data, audit = _user_batches(setup, source, progress)
+        data, audit = _user_batches(setup, source, options, first_step)
     else:
-        data, audit = _planned(setup, source, progress)
-    progress = _with_data(progress, data)
+        data, audit = _planned(setup, source, options)
+    options = _with_data(options, data)
     if settings.same_random:
         _check_rows_are_known(data, cluster.replicas)
-    if note := coverage_note(data.plan, progress.steps_per_epoch):
+    if note := coverage_note(data.plan, options.steps_per_epoch):
         report.warn(note)
     is_chosen = settings.global_batch_size or settings.batch_size
     if is_chosen and isinstance(data.plan, BatchPlan) and data.plan.is_larger_than_data:
@@ -142,11 +137,11 @@ def load_data(
     parts = {"validation": validation, "test": test}
     others = {
         name: _unshuffled(
-            setup, name, _source(name, function, replace(progress, shuffle=0)), progress
+            setup, name, _source(name, function, replace(options, shuffle=0)), options
         )
         for name, function in parts.items()
     }
-    return TrainingData(data, others["validation"], progress, audit, others["test"])
+    return TrainingData(data, others["validation"], options, audit, others["test"])
 
 
 def _check_rows_are_known(data: Data, replicas: int) -> None:
@@ -180,17 +175,17 @@ def load_evaluation_data(
     and errors are those of `load_data`.
     """
     setup = _Setup(settings, cluster, job_dir, report)
-    progress = replace(_progress(setup, None, settings.seed or 0), shuffle=0)
-    keras.utils.set_random_seed(progress.seed)
+    options = replace(_options(setup, None), shuffle=0)
+    keras.utils.set_random_seed(options.seed)
     functions = {"validation": validation, "training": training, "test": test}
     names = [settings.evaluate_on] if settings.evaluate_on else ["validation", "training"]
-    sources = ((name, _source(name, functions[name], progress)) for name in names)
+    sources = ((name, _source(name, functions[name], options)) for name in names)
     name, source = next(((name, each) for name, each in sources if each is not None), ("", None))
-    batch = progress.global_batch or 32 * cluster.replicas
-    data = _unshuffled(setup, name, source, replace(progress, global_batch=batch))
+    batch = options.global_batch or 32 * cluster.replicas
+    data = _unshuffled(setup, name, source, replace(options, global_batch=batch))
     if data is None:
         raise DataError(f"{names[-1]}() in trainer/data.py has to return data to evaluate")
-    return TrainingData(data, None, _with_data(progress, data), None)
+    return TrainingData(data, None, _with_data(options, data), None)
 
 
 def open_evaluation_data(
@@ -210,49 +205,52 @@ def open_evaluation_data(
         Rows of a batch of arrays over all replicas.
     """
     setup = _Setup(Settings(global_batch_size=global_batch, shuffle=0), cluster, "", report)
-    progress = replace(_progress(setup, None, 0), shards=cluster.replicas)
-    source = _source("evaluate", lambda: value, progress)
-    data = _unshuffled(setup, "validation", source, progress)
+    options = replace(_options(setup, None), shards=cluster.replicas)
+    source = _source("evaluate", lambda: value, options)
+    data = _unshuffled(setup, "validation", source, options)
     assert data is not None, "model.evaluate() needs x"
     return data
 
 
-def _progress(setup: _Setup, start: TrainingState | None, seed: int) -> TrainingState:
-    """Return what is known of the run before its data is: 0 for what is to be counted."""
+def _options(setup: _Setup, saved: RunOptions | None) -> RunOptions:
+    """Return the options of the run before its data are known: 0 for what is to be counted."""
     settings = setup.settings
-    return TrainingState(
-        step=start.step if start else 0,
-        examples=start.examples if start else 0,
-        global_batch=_requested_batch(setup, start),
-        shards=resolve_option("--shards", settings.shards, start and start.shards, DEFAULT_SHARDS),
+    names = {"seed": 0, "shards": DEFAULT_SHARDS, "shuffle": _DEFAULT_SHUFFLE, "steps_per_epoch": 0}
+    numbers = {
+        name: resolve_option(
+            f"--{name.replace('_', '-')}",
+            getattr(settings, name),
+            saved and getattr(saved, name),
+            default,
+        )
+        for name, default in names.items()
+    }
+    return RunOptions(
+        examples=saved.examples if saved else 0,
+        global_batch=_requested_batch(setup, saved),
         shard_policy=resolve_option(
-            "--shard-policy", settings.shard_policy, start and start.shard_policy, "auto"
-        ),
-        seed=seed,
-        shuffle=resolve_option(
-            "--shuffle", settings.shuffle, start and start.shuffle, _DEFAULT_SHUFFLE
-        ),
-        steps_per_epoch=resolve_option(
-            "--steps-per-epoch", settings.steps_per_epoch, start and start.steps_per_epoch, 0
+            "--shard-policy", settings.shard_policy, saved and saved.shard_policy, "auto"
         ),
         precision=settings.precision or "float32",
-        **{name: getattr(start, name) for name in _KEPT if start},
+        learning_rate=saved.learning_rate if saved else None,
+        rate_options=saved.rate_options if saved else None,
+        **numbers,
     )
 
 
-def _requested_batch(setup: _Setup, start: TrainingState | None) -> int:
+def _requested_batch(setup: _Setup, saved: RunOptions | None) -> int:
     """Return the requested or earlier global batch, 0 if none."""
     settings, replicas = setup.settings, setup.cluster.replicas
     batch = settings.global_batch_size
     if settings.batch_size is not None:
         batch = settings.batch_size * replicas
-        if start and batch != start.global_batch:
+        if saved and batch != saved.global_batch:
             raise PlanError(
-                f"this job was started with a global batch of {start.global_batch} and cannot "
+                f"this job was started with a global batch of {saved.global_batch} and cannot "
                 f"continue with {batch} (--batch-size {settings.batch_size} on {replicas} "
                 "replicas): leave --batch-size out, or use --no-resume to start from scratch"
             )
-    return resolve_option("--global-batch-size", batch, start and start.global_batch, 0)
+    return resolve_option("--global-batch-size", batch, saved and saved.global_batch, 0)
 
 
 def _open(setup: _Setup, source: Examples, *, numbered: bool = False) -> ExampleSource:
@@ -264,7 +262,7 @@ def _open(setup: _Setup, source: Examples, *, numbered: bool = False) -> Example
     return items
 
 
-def _planned(setup: _Setup, source: Examples, progress: TrainingState) -> tuple[Data, Audit | None]:
+def _planned(setup: _Setup, source: Examples, options: RunOptions) -> tuple[Data, Audit | None]:
     """Return examples, sharded by the plan."""
     if setup.settings.shard_policy:
         raise PlanError(
@@ -274,8 +272,8 @@ def _planned(setup: _Setup, source: Examples, progress: TrainingState) -> tuple[
     items = _open(setup, source, numbered=is_audited())
     what = [f"{items.examples:,} examples of {type(source).__name__}", *items.input_facts()]
     setup.report_input(what, items.input_options, items.reads_at_once)
-    batch = progress.global_batch or 32 * setup.cluster.replicas
-    plan = _batch_plan(setup, items, batch, progress.shards)
+    batch = options.global_batch or 32 * setup.cluster.replicas
+    plan = _batch_plan(setup, items, batch, options.shards)
     audit = None
     if is_audited():
         audit = Audit(
@@ -284,7 +282,7 @@ def _planned(setup: _Setup, source: Examples, progress: TrainingState) -> tuple[
             index_bytes=items.index_bytes,
             data_bytes=items.data_bytes,
         )
-    pipeline = Pipeline(items, plan, Order(progress.seed, progress.shuffle))
+    pipeline = Pipeline(items, plan, Order(options.seed, options.shuffle))
     return _with_static_rows(setup, Data(pipeline, plan, items.describe())), audit
 
 
@@ -321,25 +319,25 @@ def _with_static_rows(setup: _Setup, data: Data, source: BatchSource | None = No
 
 
 def _user_batches(
-    setup: _Setup, source: BatchSource, progress: TrainingState
+    setup: _Setup, source: BatchSource, options: RunOptions, first_step: int
 ) -> tuple[Data, Audit | None]:
     """Return batches that the user has made, sharded by the policy."""
     setup.report_input([f"the {source.kind} of trainer/data.py"])
     is_numbered = is_audited() and not source.is_endless
     data = open_batches(
         source,
-        progress.shard_policy,
+        options.shard_policy,
         setup.cluster,
         setup.report,
-        steps_per_epoch=progress.steps_per_epoch,
-        first_step=progress.step,
+        steps_per_epoch=options.steps_per_epoch,
+        first_step=first_step,
         numbered=is_numbered,
     )
     data.pipeline.batches_ahead = setup.input_options.batches_ahead
     batch = data.plan.global_batch
-    if progress.global_batch not in {0, batch}:
+    if options.global_batch not in {0, batch}:
         raise PlanError(
-            f"the {source.kind}'s batch({batch}) is the global batch, and {progress.global_batch} "
+            f"the {source.kind}'s batch({batch}) is the global batch, and {options.global_batch} "
             "is requested: change batch() in trainer/data.py, or leave the option out"
         )
     data = _with_static_rows(setup, data, source)
@@ -349,7 +347,7 @@ def _user_batches(
             f"{setup.settings.steps_per_epoch} leaves out or repeats: end it with "
             ".apply(tf.data.experimental.assert_cardinality(n)), or leave the option out"
         )
-    if note := _resume_note(source, data, progress):
+    if note := _resume_note(source, data, first_step):
         setup.report.warn(note)
     if is_audited() and source.is_endless:
         setup.report.warn(
@@ -361,16 +359,16 @@ def _user_batches(
     return data, Audit(setup.report, examples=index.examples, numbers_of=index)
 
 
-def _resume_note(source: BatchSource, data: Data, progress: TrainingState) -> str | None:
+def _resume_note(source: BatchSource, data: Data, step: int) -> str | None:
     """Return a warning where the examples of an interrupted epoch may be seen twice or never."""
-    if not progress.step or source.resumes_exactly:
+    if not step or source.resumes_exactly:
         return None
     if source.is_endless:
         return (
             f"the {source.kind} {source.length_problem} and starts from its beginning when a run "
             "is resumed: examples may be seen more often or less often than others"
         )
-    if data.plan.steps and progress.step % data.plan.steps == 0:
+    if data.plan.steps and step % data.plan.steps == 0:
         return None
     return (
         f"what was read is skipped: if the {source.kind} shuffles, examples of the interrupted "
@@ -378,24 +376,24 @@ def _resume_note(source: BatchSource, data: Data, progress: TrainingState) -> st
     )
 
 
-def _with_data(progress: TrainingState, data: Data) -> TrainingState:
-    """Return the progress with what is known of the data."""
+def _with_data(options: RunOptions, data: Data) -> RunOptions:
+    """Return the options with what is known of the data."""
     examples = data.plan.examples or 0
-    if examples and progress.examples not in {0, examples}:
+    if examples and options.examples not in {0, examples}:
         raise DataError(
-            f"this job was started on {progress.examples:,} examples and now finds "
+            f"this job was started on {options.examples:,} examples and now finds "
             f"{examples:,}: bring the data back, or use --no-resume to start from scratch"
         )
     return replace(
-        progress,
-        examples=examples or progress.examples,
+        options,
+        examples=examples or options.examples,
         global_batch=data.plan.global_batch,
-        steps_per_epoch=progress.steps_per_epoch or data.plan.steps,
+        steps_per_epoch=options.steps_per_epoch or data.plan.steps,
     )
 
 
 def _unshuffled(
-    setup: _Setup, name: str, source: Source | None, progress: TrainingState
+    setup: _Setup, name: str, source: Source | None, options: RunOptions
 ) -> Data | None:
     """Return the data of ``validation()`` or ``test()``, in their order."""
     if source is None:
@@ -409,10 +407,10 @@ def _unshuffled(
                 raise DataError(
                     f"the {source.kind} of the {name} data {source.length_problem}: {remedy}"
                 )
-            data = open_batches(source, progress.shard_policy, setup.cluster, setup.report)
+            data = open_batches(source, options.shard_policy, setup.cluster, setup.report)
             return _with_static_rows(setup, data, source)
         items = _open(setup, source)
-        plan = _batch_plan(setup, items, progress.global_batch, progress.shards)
+        plan = _batch_plan(setup, items, options.global_batch, options.shards)
         data = Data(Pipeline(items, plan, Order()), plan, items.describe())
         return _with_static_rows(setup, data)
     except PlanError as problem:
@@ -439,7 +437,7 @@ def resolve_option(
     return saved
 
 
-def _source(name: str, function: Callable[[], Any], progress: TrainingState) -> Source | None:
+def _source(name: str, function: Callable[[], Any], options: RunOptions) -> Source | None:
     """Return what one of the functions of ``trainer/data.py`` gives."""
     value = from_user(f"{name}()", function)
     if value is None or isinstance(value, Examples):
@@ -447,9 +445,9 @@ def _source(name: str, function: Callable[[], Any], progress: TrainingState) -> 
     if isinstance(value, tf.data.Dataset):
         return dataset_source(value)
     if isinstance(value, keras.utils.PyDataset):
-        shuffles = progress.shuffle > 0
+        shuffles = options.shuffle > 0
         return from_user(
-            f"{name}()", lambda: py_dataset_source(value, progress.seed, shuffles=shuffles)
+            f"{name}()", lambda: py_dataset_source(value, options.seed, shuffles=shuffles)
         )
     restart = value if callable(value) else function
     generator = from_user(f"{name}()", restart) if callable(value) else value

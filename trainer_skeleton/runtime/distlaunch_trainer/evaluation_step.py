@@ -28,7 +28,7 @@ class EvaluationStep:
     """
 
     def __init__(self, replicas: ModelReplicas) -> None:
-        self._replicas = replicas
+        self.replicas = replicas
         self._model = replicas.model
         self.logs = StepLogs()
 
@@ -36,7 +36,7 @@ class EvaluationStep:
     @draws_for_batch
     def __call__(self, batch: Any, has_empty_replicas: bool) -> tf.Tensor:
         """Evaluate one replica's part of a step; return the logs that are no metrics."""
-        replicas = self._replicas
+        replicas = self.replicas
         data, rows = replicas.unpack(batch, may_be_empty=has_empty_replicas)
         before = replicas.local_updates.snapshot(rows)
         if replicas.custom.has_test_step:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -10,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from .cluster import Cluster
-from .pipeline import Data
+from .pipeline import Data, Reader
 from .plan import end_of_similar_steps
 from .step_functions import StepFunctions
 
@@ -51,7 +52,7 @@ class Evaluator:
         self._data = data
         self._callbacks = callbacks or keras.callbacks.CallbackList()
         self._calls_batch_hooks = calls_batch_hooks
-        self._batches: Iterator[Any] | None = None
+        self._reader: Reader | None = None
 
     def evaluate(
         self, steps_per_execution: int, must_stop: Callable[[], bool] = lambda: False
@@ -73,38 +74,52 @@ class Evaluator:
         self._model.reset_metrics()
         self._model.stop_evaluating = False
         self._callbacks.on_test_begin()
-        if self._batches is None:
-            self._batches = self._data.pipeline.batches(self._cluster)
-        done, steps = 0, self._data.plan.steps
+        if self._reader is None or self._reader.is_for_once:
+            self._reader = self._data.reader(self._cluster)
+        reader = self._reader
+        reader.begin(0)
+        done, steps = 0, sys.maxsize if reader.steps is None else reader.steps
         if self._calls_batch_hooks:
             steps_per_execution = self._model.steps_per_execution
         while done < steps:
             block = min(steps - done, steps_per_execution)
             self._callbacks.on_test_batch_begin(done)
-            self._evaluate_steps(done, done + block)
+            executed = self._evaluate_steps(reader, done, done + block) - done
+            if not executed:
+                break
             logs = self._functions.logs() if self._calls_batch_hooks else None
             # As `fit` counts, also at the end, where an execution may be shorter.
             self._callbacks.on_test_batch_end(done + steps_per_execution - 1, logs)
-            done += block
+            done += executed
+            if executed < block:
+                break
             if done < steps and must_stop():
                 self._callbacks.on_test_end(self._functions.logs())
                 return None
             if self._calls_batch_hooks and self._agree_to_end():
-                self._batches = None  # the next evaluation starts with the first batch
+                self._reader = None  # the next evaluation starts with the first batch
                 break
+        reader.end(done)
         logs = self._functions.logs()
         self._callbacks.on_test_end(logs)
         return logs
 
-    def _evaluate_steps(self, first: int, end: int) -> None:
+    def _evaluate_steps(self, reader: Reader, first: int, end: int) -> int:
+        """Evaluate some steps; return how many are done then, less than `end` at the data's end."""
         while first < end:
-            last = end_of_similar_steps(self._data.plan, first, end)
+            batches = reader.next_batch() if reader.may_end_early else reader.iterator
+            if batches is None:
+                break
+            last = first + 1 if reader.may_end_early else end
+            last = end_of_similar_steps(reader.has_empty_replicas, first, last)
             self._functions.evaluate(
-                self._batches,
+                batches,
                 tf.constant(last - first),
-                has_empty_replicas=self._data.plan.has_empty_replicas(first),
+                has_empty_replicas=reader.has_empty_replicas(first),
+                form=reader.form,
             )
             first = last
+        return first
 
     def _agree_to_end(self) -> bool:
         """Agree whether a callback has set ``model.stop_evaluating``."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 from importlib import import_module
 from typing import Any
@@ -18,12 +18,12 @@ import numpy as np
 import tensorflow as tf
 from keras.src.backend.common.masking import get_keras_mask
 from keras.src.backend.common.symbolic_scope import SymbolicScope
-from keras.src.backend.tensorflow import trainer as keras_trainer
 from keras.src.losses import loss as keras_loss
 from keras.src.optimizers import base_optimizer
 from keras.src.saving import saving_lib
+from keras.src.trainers import data_adapters
+from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 
-from . import keras_random
 from .errors import ModelError
 
 SUPPORTED = "keras>=3.12,<3.16"
@@ -344,69 +344,73 @@ def traces_batches(callback: keras.callbacks.TensorBoard) -> bool:
     return bool(callback._should_trace)  # noqa: SLF001
 
 
-class FitBatches(keras_trainer.TFEpochIterator):
-    """The batches that a call of ``fit``, ``evaluate`` or ``predict`` reads, by epoch.
+def data_adapter(
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    batch_size: int | None = None,
+    steps_per_epoch: int | None = None,
+    shuffle: bool = False,
+    class_weight: Any = None,
+) -> Any:
+    """Return Keras's adapter of data, with the arguments of ``fit``."""
+    return data_adapters.get_data_adapter(
+        x,
+        y,
+        sample_weight,
+        batch_size=batch_size,
+        steps_per_epoch=steps_per_epoch,
+        shuffle=shuffle and not isinstance(x, tf.data.Dataset),  # without the warning
+        class_weight=class_weight,
+    )
 
-    Attributes
-    ----------
-    data_adapter
-        Keras's adapter of the data.
-    batch_spec
-        The specification of a batch to build the model with, None if it is not known.
-    """
 
-    distribute: Callable[[FitBatches], tuple[Any, Any]]
+def split_arrays(arguments: Mapping[str, Any]) -> tuple[tuple[Any, Any, Any], Any]:
+    """Return x, y and sample weights of ``fit``, and its validation data or what is held out."""
+    arrays = tuple(arguments[name] for name in ("x", "y", "sample_weight"))
+    held_out, fraction = arguments["validation_data"], arguments["validation_split"]
+    if fraction and held_out is None:
+        return array_slicing.train_validation_split(arrays, validation_split=fraction)
+    return arrays, held_out
 
-    def __init__(self, distribute_strategy: Any = None, *args: Any, **options: Any) -> None:
-        self._length = 0  # if it is not that of the data
-        theirs = keras_trainer.EpochIterator
-        theirs.__init__(self, *args, **options)  # without distributing the data
-        self._distribute_strategy = distribute_strategy
-        self._distributed_dataset, self.batch_spec = type(self).distribute(self)
-        self._iterators = 0
-        self._skipped = 0
 
-    def set_length(self, batches: int) -> None:
-        """Set the number of batches of an epoch, in place of the data's."""
-        self._num_batches = self._length = batches
+def weights_of_classes(y: Any, sample_weight: Any, class_weight: Any) -> Any:
+    """Return the weights of rows by those of their classes, if there are any of classes."""
+    if class_weight is None:
+        return sample_weight
+    if sample_weight is not None:
+        raise ValueError("sample_weight and class_weight cannot be given at the same time")
+    return data_adapter_utils.class_weight_to_sample_weights(y, class_weight)
 
-    def reset(self) -> None:
-        super().reset()
-        self._num_batches = self._length or self._num_batches
 
-    def position(self, batches: int) -> tuple[int, int | None]:
-        """Return where the reading is, for `resume`.
+class _FirstReplica:
+    """A strategy for Keras's ``predict``: this task's first replica has its result."""
 
-        Parameters
-        ----------
-        batches
-            Batches that were read of an epoch that is not over, else 0.
-        """
-        return self._iterators - (batches > 0), self._num_batches
+    scope = nullcontext
 
-    def resume(self, position: Sequence[int | None], batches: int) -> None:
-        """Continue from a position, after batches of an epoch, as if all before had been read.
+    def __init__(self, strategy: tf.distribute.Strategy) -> None:
+        self._strategy = strategy
 
-        The orders of a data set that shuffles depend on the number of iterators made before, two
-        per epoch where Keras knows the number of batches.
-        """
-        iterators, self._num_batches = position
-        while self._iterators < (iterators or 0):
-            iter(self._get_iterator())  # reads nothing
-        self._skipped = batches
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        results = self._strategy.run(function, args)
+        first = lambda value: self._strategy.experimental_local_results(value)[0]  # noqa: E731
+        return keras.tree.map_structure(first, results)
 
-    def _get_iterator(self) -> Any:
-        self._iterators += 1
-        return super()._get_iterator()
+    @staticmethod
+    def experimental_distribute_dataset(dataset: tf.data.Dataset) -> tf.data.Dataset:
+        return dataset
 
-    def _enumerate_iterator(self) -> Iterator[tuple[int, int, Any]]:
-        for begin, end, iterator in super()._enumerate_iterator():
-            if end < self._skipped:
-                for _ in range(begin, end + 1):
-                    next(iterator, None)
-            else:
-                self._skipped = 0
-                yield begin, end, iterator
+
+@contextmanager
+def on_one_replica(model: keras.Model) -> Iterator[keras.Model]:
+    """Have a model predict on this task's first replica in here, without other tasks."""
+    theirs = model._distribute_strategy  # noqa: SLF001
+    model._distribute_strategy = _FirstReplica(model.distribute_strategy)  # noqa: SLF001
+    try:
+        yield model
+    finally:
+        model._distribute_strategy = theirs  # noqa: SLF001
 
 
 @contextmanager
@@ -439,125 +443,6 @@ def save_without_collectives() -> None:
     saving_lib.get_attr_skipset("Optimizer")
 
 
-def replace_fit_data(
-    distribute: Callable[[FitBatches], tuple[Any, Any]], build: Callable[[Any, Any], None]
-) -> None:
-    """Replace how ``fit``, ``evaluate`` and ``predict`` distribute their data, and build models.
-
-    Parameters
-    ----------
-    distribute
-        Returns what to iterate, and `batch_spec`.
-    build
-        Builds a model by a batch or its specification, if that must be before its first step.
-    """
-
-    def build_before(model: Any, iterator: Any = None, data_batch: Any = None) -> None:
-        strategy = model.distribute_strategy
-        with strategy.scope():
-            if iterator is not None:
-                data_batch = iterator.batch_spec
-                if data_batch is None:
-                    first = next(iter(iterator._get_iterator()))  # noqa: SLF001
-                    data_batch = _unwrapped(strategy, first)
-            build(model, data_batch)
-
-    FitBatches.distribute = staticmethod(distribute)
-    keras_trainer.TFEpochIterator = FitBatches
-    keras_trainer.TensorFlowTrainer._maybe_symbolic_build = build_before  # noqa: SLF001
-
-
 def build_by_call(model: keras.Model, batch: Any) -> None:
     """Build a model, its loss, metrics and optimizer by a batch or its specification."""
     model._symbolic_build(data_batch=batch)  # noqa: SLF001
-
-
-def _unwrapped(strategy: tf.distribute.Strategy, batch: Any) -> Any:
-    """Return the data of this task's first replica."""
-    return keras.tree.map_structure(lambda v: strategy.experimental_local_results(v)[0], batch)
-
-
-def replace_fit_steps(
-    wrap_step: Callable[[Any, Any], Any],
-    wrap_predict: Callable[[Any], Any],
-    to_local: Callable[[Any, tf.distribute.Strategy], Any],
-) -> None:
-    """Replace what Keras's ``fit``, ``evaluate`` and ``predict`` run on each replica.
-
-    Parameters
-    ----------
-    wrap_step
-        Is given a model and its ``train_step`` or ``test_step``; returns the function to run.
-    wrap_predict
-        Is given a model's ``predict_step``; returns the function to run.
-    to_local
-        Returns this task's result of a value of all replicas.
-    """
-    trainer = keras_trainer.TensorFlowTrainer
-    make, make_predict = trainer._make_function, trainer.make_predict_function  # noqa: SLF001
-
-    def make_function(model: Any, step: Any) -> Any:
-        function = make(model, wrap_step(model, step))
-
-        def run_steps(iterator: Any) -> Any:
-            # Keras's loop of several steps in one graph fails on several replicas.
-            steps, model.steps_per_execution = model.steps_per_execution, 1
-            try:
-                logs = function(iterator)
-                for _ in range(steps - 1):
-                    with suppress(StopIteration, tf.errors.OutOfRangeError):
-                        logs = function(iterator)
-            finally:
-                model.steps_per_execution = steps
-            return logs
-
-        return run_steps
-
-    def make_predict_function(model: Any, force: bool = False) -> Any:
-        if model.predict_function is None or force:
-            step = type(model).predict_step.__get__(model)
-            vars(model)["predict_step"] = wrap_predict(step)
-        return make_predict(model, force)
-
-    def reduce(values: Any, strategy: Any, reduction: str) -> Any:
-        del reduction
-        return keras.tree.map_structure(lambda value: to_local(value, strategy), values)
-
-    trainer._make_function = make_function  # noqa: SLF001
-    trainer.make_predict_function = make_predict_function
-    keras_trainer.reduce_per_replica = reduce
-
-
-def initial_epoch(model: keras.Model) -> int | None:
-    """Return the epoch from which ``fit`` resumes, None if BackupAndRestore has set none."""
-    return model._initial_epoch  # noqa: SLF001
-
-
-def set_initial_epoch(model: keras.Model, epoch: int | None) -> None:
-    """Set the epoch from which ``fit`` resumes, in place of its argument; called at its start."""
-    model._initial_epoch = epoch  # noqa: SLF001
-
-
-def saved_variables(model: keras.Model) -> list[keras.Variable]:
-    """Return the variables of a model and of all optimizers that it holds, without its metrics.
-
-    The state of the generator of unseeded random numbers is one too.
-
-    Every variable is there once, in an order that only the model's code decides.
-    """
-    optimizers = [each for each in vars(model).values() if isinstance(each, keras.Optimizer)]
-    counted = {id(variable) for variable in model.metrics_variables}
-    variables = [*model.variables, *(v for each in optimizers for v in each.variables)]
-    variables += keras_random.global_state()
-    return list({id(v): v for v in variables if id(v) not in counted}.values())
-
-
-def counted_rows(model: keras.Model) -> int | None:
-    """Return the rows that a model has been trained on since its metrics were reset.
-
-    None if it has a ``train_step`` that may not count them. A collective on several replicas.
-    """
-    tracker = loss_tracker(model)
-    if type(model).train_step is not keras.Model.train_step or tracker is None:
-        return None
-    return round(float(tf.convert_to_tensor(tracker.count))) or None

@@ -16,7 +16,7 @@ import keras
 import tensorflow as tf
 
 from . import keras_compat
-from .checkpoints import TrainingState
+from .checkpoints import RunOptions
 from .errors import ModelError, PlanError
 from .model_state import find_optimizers
 from .options import Settings
@@ -66,7 +66,7 @@ class RateOptions:
 
 
 def resolve_rate_options(
-    settings: Settings, start: TrainingState | None, replicas: int
+    settings: Settings, saved: RunOptions | None, replicas: int
 ) -> RateOptions:
     """Return the options of a run; one that is resumed keeps what it was started with.
 
@@ -74,8 +74,8 @@ def resolve_rate_options(
     ----------
     settings
         The requested options.
-    start
-        Where an earlier run stopped, if this one resumes it.
+    saved
+        The options of the run that is resumed, if there is one.
     replicas
         Replicas of the cluster.
 
@@ -86,8 +86,8 @@ def resolve_rate_options(
     """
     scales = settings.scale_learning_rate
     given = {name: getattr(settings, name) for name in _NAMES}
-    if start is not None:
-        options = RateOptions(**(start.rate_options or {}))
+    if saved is not None:
+        options = RateOptions(**(saved.rate_options or {}))
         for name, value in given.items():
             before = getattr(options, name)
             if value is not None and value != before:
@@ -200,7 +200,7 @@ class WarmUp(_schedules.LearningRateSchedule):
 def set_rates(
     model: keras.Model,
     options: RateOptions,
-    progress: TrainingState,
+    run_options: RunOptions,
     epochs: int,
     log: Callable[[str], None],
 ) -> dict[str, Any] | None:
@@ -212,7 +212,7 @@ def set_rates(
         A compiled model.
     options
         The options of the run.
-    progress
+    run_options
         ``learning_rate`` replaces the rate of ``model.optimizer``, if it is set.
     epochs
         Epochs in total.
@@ -234,14 +234,14 @@ def set_rates(
     serialized = {}
     for name, optimizer in find_optimizers(model).items():
         base = _constant_rate(name, optimizer)
-        if optimizer is model.optimizer and progress.learning_rate:
-            base = progress.learning_rate
+        if optimizer is model.optimizer and run_options.learning_rate:
+            base = run_options.learning_rate
         log(_describe(name, base, options))
         base *= options.factor
         rate: float | _schedules.LearningRateSchedule = base
         if options.has_schedule:
             rate = build_schedule(
-                base, options, epochs=epochs, steps_per_epoch=progress.steps_per_epoch
+                base, options, epochs=epochs, steps_per_epoch=run_options.steps_per_epoch
             )
             serialized[name] = _schedules.serialize(rate)
         keras_compat.set_learning_rate(optimizer, rate)

@@ -7,8 +7,9 @@ start of an execution (whether to end or to stop, and the number of steps of the
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
@@ -18,16 +19,14 @@ import tensorflow as tf
 
 from .audit import Audit
 from .callbacks import Callbacks
-from .checkpoints import Checkpoint, Checkpoints, TrainingState
+from .checkpoints import Checkpoint, Checkpoints, Progress, RunOptions
 from .cluster import Cluster
-from .custom_steps import TrainStep
 from .errors import TrainerError, TrainingStopped
-from .evaluation import collective_evaluate
 from .evaluator import Evaluator
 from .keras_random import unsaved_draws
 from .learning_rate import rate_of_last_step
 from .measurements import Measurements
-from .pipeline import Data
+from .pipeline import Data, Reader
 from .plan import end_of_similar_steps
 from .profile import Profile
 from .report import Report, epoch_record
@@ -62,20 +61,24 @@ class Loop:
         The tasks.
     training, validation
         The data; validation may be None.
+    functions, callbacks
+        Those of the model.
     checkpoints, report, stop
         Where the run saves and reports, and its stop signal.
-    progress
-        The training state: of step 0, or of a checkpoint.
+    options, progress
+        The options of the run, and how far it is.
+    measurements
+        What is measured of the steps.
     epochs
         Epochs in total, with those done before a resume.
+    first_epoch
+        The number of the first epoch for callbacks.
+    epochs_before
+        Epochs of the program before the first one, for reports.
+    validation_freq
+        Epochs after which to validate: every n-th, or those with these numbers, from 1.
     checkpoint_every
         Steps between checkpoints; 0 for one at the end of each epoch only.
-    callbacks
-        Keras callbacks.
-    sync_batch_norm
-        Whether all batch normalizations take their statistics from all replicas.
-    train_step
-        The user's function that trains on the rows of a replica, in place of the compiled loss.
     audit
         Records the examples that are trained on, if the data has their numbers.
     step_timeout
@@ -84,8 +87,8 @@ class Loop:
         Whether to execute one step at a time and read its result, so that an error names it.
     profile
         Which steps to profile.
-    scalars_every, gradient_norm
-        What else to measure; see `Measurements`.
+    prints_epochs
+        Whether to print a line for each epoch.
     """
 
     def __init__(
@@ -95,21 +98,24 @@ class Loop:
         training: Data,
         validation: Data | None,
         *,
+        functions: StepFunctions,
+        callbacks: Callbacks,
         checkpoints: Checkpoints,
         report: Report,
         stop: StopSignal,
-        progress: TrainingState,
+        options: RunOptions,
+        progress: Progress,
+        measurements: Measurements,
         epochs: int,
+        first_epoch: int = 0,
+        epochs_before: int = 0,
+        validation_freq: int | Sequence[int] = 1,
         checkpoint_every: int = 0,
-        callbacks: Sequence[keras.callbacks.Callback] = (),
-        sync_batch_norm: bool = False,
-        train_step: TrainStep | None = None,
         audit: Audit | None = None,
         step_timeout: float = 0.0,
         single_steps: bool = False,
         profile: Profile | None = None,
-        scalars_every: int = 0,
-        gradient_norm: bool = False,
+        prints_epochs: bool = True,
     ) -> None:
         self._model = model
         self._cluster = cluster
@@ -118,37 +124,27 @@ class Loop:
         self._checkpoints = checkpoints
         self._report = report
         self._stop = stop
+        self._options = options
         self._progress = progress
         self._epochs = epochs
+        self._first_epoch = first_epoch
+        self._epochs_before = epochs_before
+        self._validation_freq = validation_freq
         self._checkpoint_every = checkpoint_every
-        self._steps = StepFunctions(
-            model,
-            cluster.strategy,
-            synchronize=sync_batch_norm,
-            train_step=train_step,
-            record_examples=audit.record if audit else None,
-        )
-        self._measurements = Measurements(
-            model, cluster, report, scalars_every=scalars_every, gradient_norm=gradient_norm
-        )
+        self.functions = self._steps = functions
+        self._measurements = measurements
         self._audit = audit
         self._single_steps = single_steps
+        self._prints_epochs = prints_epochs
         self._profile = profile or Profile(None, "", is_chief=False)
         self._launched = progress.step
         self._watchdog = StepWatchdog(cluster.role.name, step_timeout)
-        self._callbacks = Callbacks(
-            list(callbacks),
-            model,
-            epochs=epochs,
-            steps=progress.steps_per_epoch,
-            is_chief=cluster.role.is_chief,
-            report=report,
-        )
-        self._run_state = RunState(model, self._steps, self._callbacks, cluster, report)
+        self._callbacks = callbacks
+        self._run_state = RunState(model, self._steps, callbacks, cluster, report, options=options)
         self._sees_batches = self._takes_bad_losses = False
         self._steps_per_execution = StepsPerExecution()
         self._evaluator: Evaluator | None = None
-        self._batches: Iterator[Any] | None = None
+        self._reader: Reader
 
     def restore(self, checkpoint: Checkpoint | None) -> None:
         """Restore a checkpoint on every task; only the chief needs to have it.
@@ -160,7 +156,7 @@ class Loop:
         """
         self._run_state.restore(checkpoint, self._progress)
 
-    def run(self) -> TrainingState:
+    def run(self) -> Progress:
         """Train until the last epoch is done or a callback ends the training.
 
         Raises
@@ -170,27 +166,30 @@ class Loop:
         TrainerError
             If the loss is not finite, or a checkpoint cannot be written.
         """
-        evaluate = collective_evaluate(self._model, self._steps, self._cluster, self._report)
-        with self._watchdog, evaluate:
+        with self._watchdog:
             return self._run()
 
-    def _run(self) -> TrainingState:
+    def _run(self) -> Progress:
         self._agree_on_hooks()
         self._model.stop_training = self._progress.stopped
-        self._run_state.begin_training(self._progress)
-        last_step = self._epochs * self._progress.steps_per_epoch
+        self._run_state.begin_training(self._progress, self._first_epoch)
         # Kept, because TensorFlow takes up to a minute to delete an iterator of several devices.
-        self._batches = self._training.pipeline.batches(
-            self._cluster, self._progress.step, last_step
+        self._reader = self._training.reader(
+            self._cluster,
+            self._progress,
+            epochs=self._epochs,
+            steps=self._options.steps_per_epoch,
         )
-        while not self._is_done:
+        while not self.is_done:
             self._run_epoch()
         self._profile.close()
         if problem := self._profile.missing(self._progress.step):
             self._report.warn(problem)
         # After the last checkpoint: a resumed run needs the weights before this.
-        self._model.optimizer.finalize_variable_values(self._model.trainable_weights)
-        self._callbacks.end(self._progress.history[-1])
+        history = self._progress.history
+        if history:
+            self._model.optimizer.finalize_variable_values(self._model.trainable_weights)
+        self._callbacks.end(history[-1] if history else None)
         self._checkpoints.wait()
         return self._progress
 
@@ -225,21 +224,22 @@ class Loop:
         return logs
 
     @property
-    def _is_done(self) -> bool:
+    def is_done(self) -> bool:
+        """Whether all epochs are done, or a callback has ended the training."""
         history = self._progress.history
         has_record = bool(history) and history[-1]["step"] == self._progress.step
-        return self._epoch >= self._epochs or (self._progress.stopped and has_record)
+        return self.epoch >= self._epochs or (self._progress.stopped and has_record)
 
     @property
-    def _epoch(self) -> int:
+    def epoch(self) -> int:
         """Epochs done; the steps of the next one may be done too, but not its validation."""
         return len(self._progress.history)
 
     def _agree_on_hooks(self) -> None:
         own = self._callbacks
-        wanted = [own.see_batches, own.see_test_batches, own.take_bad_losses]
+        wanted = [own.see_batches, own.see_test_batches, own.take_bad_losses, own.show_progress]
         agreed = (bool(count) for count in self._cluster.all_reduce_sum(np.array(wanted, np.int64)))
-        self._sees_batches, sees_test_batches, self._takes_bad_losses = agreed
+        self._sees_batches, sees_test_batches, self._takes_bad_losses, self._shows_steps = agreed
         if self._validation is not None:
             self._evaluator = Evaluator(
                 self._model,
@@ -251,10 +251,15 @@ class Loop:
             )
 
     def _run_epoch(self) -> None:
-        epoch = self._epoch
-        self._epoch_start = time.perf_counter() - self._progress.epoch_seconds
-        self._run_state.begin("on_epoch_begin", epoch)
-        self._measurements.start_epoch(self._progress.step)
+        epoch, progress = self.epoch, self._progress
+        number = self._first_epoch + epoch
+        self._epoch_start = time.perf_counter() - progress.epoch_seconds
+        if progress.step == progress.epoch_step:
+            self._model.reset_metrics()
+        self._run_state.begin("on_epoch_begin", number)
+        self._measurements.start_epoch(progress.step)
+        self._reader.begin(progress.epoch_step, progress.step - progress.epoch_step)
+        self._progress = replace(progress, position=self._reader.position)
         must_leave = self._train_epoch(epoch)
         self._steps.synchronize()
         if must_leave:
@@ -262,24 +267,35 @@ class Loop:
             self._save(self._steps.metric_sums())
             self._leave()
         self._time_epoch()
+        self._reader.end(self._progress.step - self._progress.epoch_step)
         logs = self._steps.logs()
-        if self._evaluator is not None:
+        if self._evaluator is not None and self._validates(number):
             logs |= {f"val_{name}": value for name, value in self._validate().items()}
         rate = rate_of_last_step(self._model)  # callbacks may set that of the next epoch
-        self._callbacks.on_epoch_end(epoch, logs)
+        self._callbacks.on_epoch_end(number, logs)
         must_stop = self._agree_to_stop()
-        self._model.reset_metrics()
         measured = self._measurements.end_epoch(self._steps.timer)
         self._finish_epoch(epoch, logs, rate, measured)
-        if must_stop and not self._is_done:
+        if must_stop and not self.is_done:
             self._leave()
+
+    def _validates(self, number: int) -> bool:
+        """Return whether to validate after an epoch with this number."""
+        epochs = self._validation_freq
+        return (number + 1) % epochs == 0 if isinstance(epochs, int) else number + 1 in epochs
+
+    @property
+    def _epoch_end(self) -> int:
+        """The step after which the epoch ends, as far as that is known."""
+        steps = self._reader.steps
+        return sys.maxsize if steps is None else self._progress.epoch_step + steps
 
     def _train_epoch(self, epoch: int) -> bool:
         """Train to the end of the epoch, or until a task must stop; return whether one must.
 
         Results are read when the next steps are launched, so that a GPU does not wait for Python.
         """
-        end = (epoch + 1) * self._progress.steps_per_epoch
+        end = self._epoch_end
         step, unread = self._progress.step, None
         block = range(step, step)
         while step < end and not self._progress.stopped:
@@ -290,23 +306,28 @@ class Loop:
                     unread = None
                 block = range(step, self._next_boundary(step, end))
                 self._profile.start(step)
-            launched = self._launch(step, block, epoch)
-            step = launched.end
+            launched = self._launch(step, block)
             if unread and self._finish(unread, epoch):
                 return True
-            unread = launched
-            is_due, writes = self._is_checkpoint_due(step), self._measurements.is_due(step)
-            if self._reads_at_once or is_due or writes or step == end:
+            if launched is None:  # the data have ended
+                break
+            unread, step = launched, launched.end
+            if step == end or self._reads_at_once(step):
                 if self._finish(unread, epoch):
                     return True
                 unread = None
-            if writes and self._progress.step == step:
-                self._measurements.write(step, self._steps.logs())
-            if is_due and self._progress.step == step < end:
-                self._steps.synchronize()
-                self._time_epoch()
-                self._save(self._steps.metric_sums())
+                if self._progress.step == step:
+                    self._write_if_due(step, end)
         return False
+
+    def _write_if_due(self, step: int, end: int) -> None:
+        """Write scalars and a checkpoint after a step of the epoch that ends with ``end``."""
+        if self._measurements.is_due(step):
+            self._measurements.write(step, self._steps.logs())
+        if self._is_checkpoint_due(step) and step < end:
+            self._steps.synchronize()
+            self._time_epoch()
+            self._save(self._steps.metric_sums())
 
     def _time_epoch(self) -> None:
         """Take the time that the training of the epoch took so far."""
@@ -336,14 +357,17 @@ class Loop:
     def _is_checkpoint_due(self, step: int) -> bool:
         return bool(self._checkpoint_every) and step % self._checkpoint_every == 0
 
-    @property
-    def _reads_at_once(self) -> bool:
-        """Whether results are read before the next steps: for callbacks or an audit."""
-        return self._sees_batches or self._audit is not None or self._single_steps
+    def _reads_at_once(self, step: int) -> bool:
+        """Whether results are read before the steps after ``step`` are launched."""
+        is_for_each = self._sees_batches or self._audit is not None or self._single_steps
+        return is_for_each or self._is_checkpoint_due(step) or self._measurements.is_due(step)
 
-    def _launch(self, first: int, block: range, epoch: int) -> _LaunchedSteps:
-        """Train from step ``first``, in one execution, and do not wait for the results."""
-        start = epoch * self._progress.steps_per_epoch
+    def _launch(self, first: int, block: range) -> _LaunchedSteps | None:
+        """Train from step ``first``, in one execution, and do not wait for the results.
+
+        None is returned where there are no more data.
+        """
+        reader, start = self._reader, self._progress.epoch_step
         # `fit` trains one step at least.
         has_ended = self._sees_batches and self._model.stop_training and first > start
         signals = [has_ended, self._stop.received]
@@ -352,16 +376,21 @@ class Loop:
         # Only the first step shows whether replicas exchange rows of sparse gradients.
         is_first = not self._steps_per_execution.is_measured
         is_single = is_first or self._single_steps or self._steps.gathers_rows
-        last = first + 1 if is_single else block.stop
-        self._launched = end = end_of_similar_steps(self._training.plan, first, last)
+        batches = reader.next_batch() if reader.may_end_early else reader.iterator
+        if batches is None:
+            self._run_state.end("on_train_batch_begin")
+            return None
+        last = first + 1 if is_single or reader.may_end_early else block.stop
+        self._launched = end = end_of_similar_steps(reader.has_empty_replicas, first, last)
         started = time.perf_counter()
         values = [*map(float, signals), self._proposed_steps_per_execution()]
         with self._profile.trace(first):
             results = self._steps.train(
-                self._batches,
+                batches,
                 tf.constant(end - first),
                 tf.constant(values),
-                has_empty_replicas=self._training.plan.has_empty_replicas(first),
+                has_empty_replicas=reader.has_empty_replicas(first),
+                form=reader.form,
             )
         return _LaunchedSteps(first, end, block, started, results)
 
@@ -381,16 +410,17 @@ class Loop:
         examples = self._progress.epoch_examples + int(results.rows)
         self._progress = replace(self._progress, step=end, epoch_examples=examples)
         if not self._steps_per_execution.is_measured:  # of this process
-            self._report.graph(self._steps.graph)
+            if self._steps.graph and not first:
+                self._report.graph(self._steps.graph)
             self._warn_of_unsaved_draws(first)
         self._steps_per_execution.measure(launched.started, end - first)
         self._steps_per_execution.steps = max(1, round(float(proposed)))
         if self._audit:
             self._audit.flush(first, end)
             self._cluster.barrier()  # all have reported what a checkpoint will hold
-        self._report.event("step", step=end, epoch=epoch + 1, loss=loss)
+        self._report.event("step", step=end, epoch=self._epochs_before + epoch + 1, loss=loss)
         if end == launched.block.stop:
-            self._end_block(launched.block, epoch)
+            self._end_block(launched.block)
         return False
 
     def _warn_of_unsaved_draws(self, first: int) -> None:
@@ -402,14 +432,14 @@ class Loop:
                 f"keras.random draws the same"
             )
 
-    def _end_block(self, block: range, epoch: int) -> None:
+    def _end_block(self, block: range) -> None:
         """Call the hooks at the end of a batch, or of as many as compile() requests."""
-        steps_per_epoch = self._progress.steps_per_epoch
         steps = len(block)
-        if self._sees_batches and block.stop % steps_per_epoch == 0:
+        if self._sees_batches and block.stop == self._epoch_end:
             steps = self._model.steps_per_execution  # also of a shorter one, as `fit` counts
-        last = block.start - epoch * steps_per_epoch + steps - 1
-        self._callbacks.on_train_batch_end(last, self._steps.logs() if self._sees_batches else None)
+        last = block.start - self._progress.epoch_step + steps - 1
+        needs_logs = self._sees_batches or self._shows_steps
+        self._callbacks.on_train_batch_end(last, self._steps.logs() if needs_logs else None)
         self._run_state.end("on_train_batch_begin")
 
     def _proposed_steps_per_execution(self) -> float:
@@ -457,7 +487,7 @@ class Loop:
     ) -> None:
         progress = self._progress
         record = epoch_record(
-            epoch,
+            self._epochs_before + epoch,
             progress.step,
             self._callbacks.epoch_logs,
             examples=progress.epoch_examples,
@@ -466,9 +496,15 @@ class Loop:
             **measured,
         )
         self._run_state.end("on_epoch_begin")
-        self._progress = progress = progress.with_epoch(record)
-        is_scheduled = progress.rate_options is not None
-        self._report.epoch(self._epochs, progress.history, logs, shows_rate=is_scheduled)
+        progress = replace(progress.with_epoch(record), position=self._reader.position)
+        self._progress = progress
+        self._report.epoch(
+            self._epochs_before + self._epochs,
+            progress.history,
+            logs,
+            shows_rate=self._options.rate_options is not None,
+            is_printed=self._prints_epochs,
+        )
         self._watchdog.end_epoch()
         self._save(self._steps.metric_sums())
 
@@ -477,7 +513,7 @@ class Loop:
         if self._cluster.role.is_chief:
             self._checkpoints.wait()  # memory holds one set of values at a time
             checkpoint = self._run_state.collect(self._progress, sums)
-            self._progress = checkpoint.state
+            self._progress = checkpoint.state.progress
             self._checkpoints.save(checkpoint)
 
     def _leave(self) -> NoReturn:

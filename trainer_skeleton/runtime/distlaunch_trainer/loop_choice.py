@@ -6,13 +6,17 @@ from collections.abc import Sequence
 
 import keras
 
+from .callbacks import Callbacks
+from .checkpoints import Progress
 from .custom_steps import TrainStep
 from .data_setup import TrainingData
 from .loop import Loop
+from .measurements import Measurements
 from .parameter_server.coordinator_loop import CoordinatorLoop
 from .parameter_server.worker_step import check_has_no_step
 from .profile import Profile
 from .run_start import JoinedRun
+from .step_functions import StepFunctions
 
 # Seconds: tasks that wait for each other cost the price of all, and one alone waits for its data.
 _TIMEOUT, _TIMEOUT_ALONE = 600, 1800
@@ -22,6 +26,8 @@ def create_loop(
     joined: JoinedRun,
     model: keras.Model,
     data: TrainingData,
+    *,
+    progress: Progress,
     callbacks: Sequence[keras.callbacks.Callback],
     train_step: TrainStep | None,
 ) -> Loop | CoordinatorLoop:
@@ -33,8 +39,8 @@ def create_loop(
         The run.
     model
         A compiled model, built in the scope of the strategy.
-    data
-        The data, and where the run starts.
+    data, progress
+        The data and options of the run, and how far it is.
     callbacks
         Keras callbacks.
     train_step
@@ -54,10 +60,10 @@ def create_loop(
         "checkpoints": joined.checkpoints,
         "report": joined.report,
         "stop": joined.stop,
-        "progress": data.progress,
+        "options": data.options,
+        "progress": progress,
         "epochs": settings.epochs,
         "checkpoint_every": settings.checkpoint_every,
-        "callbacks": callbacks,
         "step_timeout": timeout,
     }
     if joined.servers is not None:
@@ -67,21 +73,44 @@ def create_loop(
                 "parameter servers ignore --profile, --scalars-every and --gradient-norm"
             )
         return CoordinatorLoop(
-            model, joined.servers, joined.cluster, data.training, data.validation, **common
+            model,
+            joined.servers,
+            joined.cluster,
+            data.training,
+            data.validation,
+            callbacks=callbacks,
+            **common,
         )
+    is_chief = joined.cluster.role.is_chief
     return Loop(
         model,
         joined.cluster,
         data.training,
         data.validation,
-        sync_batch_norm=settings.sync_batch_norm,
-        train_step=train_step,
+        functions=StepFunctions(
+            model,
+            joined.cluster.strategy,
+            synchronize=settings.sync_batch_norm,
+            train_step=train_step,
+            record_examples=data.audit.record if data.audit else None,
+        ),
+        callbacks=Callbacks(
+            list(callbacks),
+            model,
+            epochs=settings.epochs,
+            steps=data.options.steps_per_epoch,
+            writes=is_chief,
+            report=joined.report,
+        ),
+        measurements=Measurements(
+            model,
+            joined.cluster,
+            joined.report,
+            scalars_every=settings.scalars_every,
+            gradient_norm=settings.gradient_norm,
+        ),
         audit=data.audit,
         single_steps=settings.check_numerics,
-        profile=Profile(
-            settings.profile, joined.folders.logs, is_chief=joined.cluster.role.is_chief
-        ),
-        scalars_every=settings.scalars_every,
-        gradient_norm=settings.gradient_norm,
+        profile=Profile(settings.profile, joined.folders.logs, is_chief=is_chief),
         **common,
     )

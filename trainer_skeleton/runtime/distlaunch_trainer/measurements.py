@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from . import keras_compat
 from .cluster import Cluster
+from .host_variable import host_variable
 from .learning_rate import rate_of_last_step
 from .report import Report
 from .step_timing import StepTimer, StepTimes, mean_timing, timing_of_steps
@@ -26,8 +27,7 @@ class GradientNorm:
     """
 
     def __init__(self, model: keras.Model) -> None:
-        with tf.device("CPU:0"):
-            self._norm = tf.Variable(math.nan, trainable=False, dtype=tf.float32)
+        self._norm = host_variable(math.nan, tf.float32)
 
         def measure(gradients: Sequence[Any]) -> None:
             self._norm.assign(tf.cast(tf.linalg.global_norm(gradients), tf.float32))

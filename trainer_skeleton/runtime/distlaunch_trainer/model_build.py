@@ -17,7 +17,6 @@ import tensorflow as tf
 from . import keras_compat
 from .custom_steps import overrides, weights_scalars
 from .losses import StepRows, normalize_globally
-from .model_state import find_optimizers
 from .row_sums import sums_rows
 
 _VARIABLES = (keras.Variable, tf.Variable)
@@ -40,7 +39,7 @@ def build_model(model: keras.Model, batch_spec: Any) -> list[str]:
     """
     notes: list[str] = []
     with ExitStack() as changed:
-        applications = changed.enter_context(_recorded_applications(model))
+        applications = changed.enter_context(_recorded_applications())
         targets = changed.enter_context(_zero_gradients())
         scalars = changed.enter_context(_recorded_scalars(model))
 
@@ -82,26 +81,24 @@ def _notes(
 
 
 @contextmanager
-def _recorded_applications(model: keras.Model) -> Iterator[list[tuple[Any, list[Any]]]]:
+def _recorded_applications() -> Iterator[list[tuple[Any, list[Any]]]]:
     """Record the variables that each optimizer is called for first, and update none."""
     applications: list[tuple[Any, list[Any]]] = []
-    optimizers = find_optimizers(model).values()
 
-    def recorder(optimizer: Any) -> Any:
-        def apply(_: Any, trainable_variables: Any = None) -> None:
-            is_known = any(optimizer is other for other, _ in applications)
-            if trainable_variables is not None and not is_known and not optimizer.built:
-                applications.append((optimizer, list(trainable_variables)))
+    def apply(optimizer: Any, _: Any, trainable_variables: Any = None) -> None:
+        is_known = any(optimizer is other for other, _ in applications)
+        if trainable_variables is not None and not is_known and not optimizer.built:
+            applications.append((optimizer, list(trainable_variables)))
 
-        return apply
-
-    for optimizer in optimizers:
-        optimizer.apply = recorder(optimizer)
+    kinds = (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer)
+    originals = [kind.apply for kind in kinds]
+    for kind in kinds:
+        kind.apply = apply
     try:
         yield applications
     finally:
-        for optimizer in optimizers:
-            del optimizer.apply
+        for kind, original in zip(kinds, originals, strict=True):
+            kind.apply = original
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import keras
@@ -10,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from .all_reduce import sum_over_replicas
+from .batch_rows import count_rows, map_tensors
 from .custom_steps import CustomSteps, TrainStep
 from .local_updates import LocalUpdates
 from .losses import Losses, StepRows
@@ -37,6 +39,8 @@ class ModelReplicas:
     ----------
     is_compiled
         Whether XLA compiles whole steps, as on a TPU.
+    has_divided_rows
+        Whether the batches of the step that is traced are parts of a global batch.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class ModelReplicas:
         self.strategy = strategy
         self.count = strategy.num_replicas_in_sync
         self.is_compiled = isinstance(strategy, tf.distribute.TPUStrategy)  # each step, by XLA
+        self.has_divided_rows = True
         self._record_examples = record_examples
         self.losses = Losses(model)
         self.normalizations = BatchNormalizations(model, self.count, synchronize=synchronize)
@@ -73,7 +78,24 @@ class ModelReplicas:
         data, local_rows, global_rows, *numbers = batch
         if self._record_examples is not None and numbers:
             tf.numpy_function(self._record_examples, [numbers[0][:local_rows]], [])
+        if self.count > 1 and not self.is_compiled:
+            data = map_tensors(_with_any_rows, data)
         return data, StepRows(local_rows, global_rows, self.count, may_be_empty)
+
+    def count_rows(self, batch: Any, *, is_whole: bool) -> tuple[Any, tf.Tensor, tf.Tensor]:
+        """Return a replica's batch of its own with its rows, and those of all replicas.
+
+        Parameters
+        ----------
+        batch
+            ``(data, rows)``, or the data alone if they are a whole batch.
+        """
+        if is_whole:
+            own = count_rows(batch)
+            # TensorFlow gives empty batches to the replicas whose data have ended before others'.
+            batch = map_tensors(partial(_with_row, rows=own), batch), own
+        data, own = batch
+        return data, own, self.all_reduce(own)
 
     def all_reduce(self, value: tf.Tensor) -> tf.Tensor:
         """Return the sum of a value over the replicas; to be called on each."""
@@ -110,3 +132,18 @@ class ModelReplicas:
                 variable.assign(value / self.count)
 
         self.strategy.run(average)
+
+
+def _with_row(value: Any, rows: tf.Tensor) -> Any:
+    """Return a tensor with a row of zeros if it has none."""
+    if not isinstance(value, tf.Tensor) or not value.shape.rank:
+        return value
+    shape = tf.concat([[tf.cast(rows == 0, tf.int32)], tf.shape(value)[1:]], 0)
+    return tf.concat([value, tf.zeros(shape, value.dtype)], 0)
+
+
+def _with_any_rows(value: Any) -> Any:
+    """Return a tensor without a static number of rows, by which sums over the rows are known."""
+    if not isinstance(value, tf.Tensor) or not value.shape.rank or value.shape[0] is None:
+        return value
+    return tf.compat.v1.placeholder_with_default(value, [None, *value.shape[1:]])

@@ -87,7 +87,6 @@ def replica_count_warnings(
     replicas: int,
     *,
     synchronized: bool,
-    remedy: str = "--sync-batch-norm uses all rows",
 ) -> list[str]:
     """Return warnings about layers by which the weights depend on the number of replicas.
 
@@ -99,8 +98,6 @@ def replica_count_warnings(
         Number of replicas.
     synchronized
         Whether all batch normalizations take their statistics from all replicas.
-    remedy
-        How they do.
     """
     if replicas == 1:
         return []
@@ -117,7 +114,7 @@ def replica_count_warnings(
     if unsynchronized:
         notes.append(
             f"the layers {', '.join(unsynchronized)} normalize by the rows of one replica, so the "
-            f"weights depend on the number of replicas; {remedy}"
+            f"weights depend on the number of replicas; --sync-batch-norm uses all rows"
         )
     return notes
 

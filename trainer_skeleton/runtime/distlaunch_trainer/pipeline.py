@@ -9,22 +9,27 @@ middle without reading what was read before.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import gcd
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
 
 from .batch_rows import count_rows, take_rows, unpacked
+from .checkpoints import Progress
 from .cluster import Cluster
 from .epoch_order import EpochOrder
 from .example_source import ExampleSource
-from .plan import BatchPlan, SharedBatchPlan, UnevenBatchPlan
+from .plan import AnyPlan, BatchPlan
 
 Dataset = tf.data.Dataset
+
+BatchForm = Literal["divided", "own", "whole"]
+"""What an element has for a replica: ``(data, rows, global_rows)``, the last two scalars (int64);
+``(data, rows)`` of a batch that only its task has; or the data of a whole batch alone."""
 
 _BUFFER_BYTES = 256 << 20  # of the examples of a round over all replicas
 _BLOCK_BYTES = 1 << 20  # of a range that is worth a request of its own
@@ -47,6 +52,66 @@ class Order:
     shuffle_buffer: int = 0
 
 
+class Reader(ABC):
+    """Reads the batches of one task, epoch by epoch, or evaluation by evaluation.
+
+    Attributes
+    ----------
+    iterator
+        The iterator of the batches of this epoch.
+    steps
+        How many there are; None if only reading shows it.
+    may_end_early
+        Whether there may be fewer: `next_batch` reads them then.
+    form
+        The form of the batches.
+    is_for_once
+        Whether each evaluation takes a new reader.
+    """
+
+    iterator: Any
+    steps: int | None
+    may_end_early = False
+    form: BatchForm = "divided"
+    is_for_once = False
+
+    @abstractmethod
+    def begin(self, step: int, done: int = 0) -> None:
+        """Begin to read an epoch before which `step` steps were done, and of it `done` more."""
+
+    def end(self, steps: int) -> None:  # noqa: B027 - nothing to do, unless the data may end
+        """End an epoch after some steps."""
+
+    def next_batch(self) -> Any:
+        """Return the next batch of this task, as functions of steps take it; None at the end."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def has_empty_replicas(self, step: int) -> bool:
+        """Return whether some replica may have no row in a step of this epoch."""
+
+    @property
+    def position(self) -> list[int | None]:
+        """What `Data.reader` needs to begin this epoch, or the next one after `end`."""
+        return []
+
+
+class EndlessReader(Reader):
+    """Reads as many batches in each epoch, of an iterator that has no end."""
+
+    def __init__(self, iterator: Any, plan: AnyPlan, steps: int) -> None:
+        self.iterator = iterator
+        self.steps: int = steps
+        self._plan = plan
+
+    def begin(self, step: int, done: int = 0) -> None:
+        """Begin to read an epoch."""
+
+    def has_empty_replicas(self, step: int) -> bool:
+        """Return whether some replica has no row in a step, counted over all epochs."""
+        return self._plan.has_empty_replicas(step)
+
+
 class Batches(ABC):
     """The batches of one task, for all of its replicas, from any step on, without an end.
 
@@ -67,22 +132,8 @@ class Batches(ABC):
     batches_ahead = tf.data.AUTOTUNE
 
     def batches(self, cluster: Cluster, first_step: int = 0, last_step: int | None = None) -> Any:
-        """Return an iterator over the batches of ``cluster``'s own replicas.
-
-        Where there are GPUs, the next batch is copied to them while a step computes. On a CPU the
-        plain iterator takes half the time.
-        """
-        batches = self.dataset(cluster.replica_ids, first_step, last_step)
-        gpus = tf.config.list_logical_devices("GPU")
-        is_on_host = not (gpus and _can_be_on_gpu(batches.element_spec))
-        if cluster.local_replicas == 1 and is_on_host and not cluster.needs_static_shapes:
-            return iter(batches)
-        if cluster.replicas == 1 and gpus:
-            return iter(batches.apply(tf.data.experimental.prefetch_to_device("/device:GPU:0")))
-        options = tf.distribute.InputOptions(
-            experimental_fetch_to_device=_can_be_on_gpu(batches.element_spec)
-        )
-        return iter(cluster.strategy.distribute_datasets_from_function(lambda _: batches, options))
+        """Return an iterator over the batches of ``cluster``'s own replicas."""
+        return iter(on_devices(self.dataset(cluster.replica_ids, first_step, last_step), cluster))
 
     @tf.autograph.experimental.do_not_convert  # nothing to convert, and looking takes 0.6 s
     def dataset(
@@ -124,6 +175,24 @@ class Batches(ABC):
     @abstractmethod
     def _stream(self, replicas: range, first_step: int) -> Dataset:
         """Return the batches of the replicas in turn, from a step on."""
+
+
+def on_devices(batches: Dataset, cluster: Cluster) -> Iterable[Any]:
+    """Return the batches of a task's replicas in turn so that an iterator has those of each step.
+
+    Where there are GPUs, the next batch is copied to them while a step computes. On a CPU the plain
+    iterator takes half the time.
+    """
+    gpus = tf.config.list_logical_devices("GPU")
+    is_on_host = not (gpus and _can_be_on_gpu(batches.element_spec))
+    if cluster.local_replicas == 1 and is_on_host and not cluster.needs_static_shapes:
+        return batches
+    if cluster.replicas == 1 and gpus:
+        return batches.apply(tf.data.experimental.prefetch_to_device("/device:GPU:0"))
+    options = tf.distribute.InputOptions(
+        experimental_fetch_to_device=_can_be_on_gpu(batches.element_spec)
+    )
+    return cluster.strategy.distribute_datasets_from_function(lambda _: batches, options)
 
 
 def _can_be_on_gpu(spec: Any) -> bool:
@@ -363,8 +432,37 @@ class Data:
     """Batches, how they are sharded, and the source that they are read from."""
 
     pipeline: Batches
-    plan: BatchPlan | SharedBatchPlan | UnevenBatchPlan
+    plan: AnyPlan
     source: dict[str, Any]
+
+    def reader(
+        self,
+        cluster: Cluster,
+        progress: Progress | None = None,
+        *,
+        epochs: int | None = None,
+        steps: int | None = None,
+    ) -> Reader:
+        """Return a reader of the batches of this task.
+
+        Parameters
+        ----------
+        cluster
+            The tasks.
+        progress
+            How far the run is; None for the beginning.
+        epochs
+            Epochs in total, after which nothing is read; None if that is not known.
+        steps
+            Steps of an epoch; None for those of a pass over the data.
+        """
+        assert steps or self.plan.steps, "the length of an epoch is known"
+        steps = steps or self.plan.steps or 0
+        first_step = progress.step if progress else 0
+        last_step = None if epochs is None else epochs * steps
+        return EndlessReader(
+            self.pipeline.batches(cluster, first_step, last_step), self.plan, steps
+        )
 
     def describe(self, examples: int | None = None) -> dict[str, Any]:
         """Return what ``summary.json`` records of the data.

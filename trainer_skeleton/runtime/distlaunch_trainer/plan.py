@@ -9,6 +9,7 @@ batches.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, gcd
 
@@ -280,21 +281,20 @@ def _congruent_below(position: int, residue: int, modulus: int) -> int:
     return (position - residue + modulus - 1) // modulus
 
 
-def end_of_similar_steps(
-    plan: BatchPlan | SharedBatchPlan | UnevenBatchPlan, first: int, end: int
-) -> int:
+AnyPlan = BatchPlan | SharedBatchPlan | UnevenBatchPlan
+
+
+def end_of_similar_steps(has_empty_replicas: Callable[[int], bool], first: int, end: int) -> int:
     """Return the end of the steps from ``first`` on that all have empty replicas, or all none.
 
     It is ``end`` at most.
     """
-    is_like_first = plan.has_empty_replicas(first)
+    is_like_first = has_empty_replicas(first)
     steps = range(first + 1, end)
-    return next((step for step in steps if plan.has_empty_replicas(step) != is_like_first), end)
+    return next((step for step in steps if has_empty_replicas(step) != is_like_first), end)
 
 
-def coverage_note(
-    plan: BatchPlan | SharedBatchPlan | UnevenBatchPlan, steps_per_epoch: int
-) -> str | None:
+def coverage_note(plan: AnyPlan, steps_per_epoch: int) -> str | None:
     """Describe what a user's number of steps makes of the data, None where it fits exactly.
 
     Figures are of examples, or of steps where the number of examples is not known.

@@ -39,7 +39,7 @@ LOADING = "load_model()"
 _CREATION_REMEDY = (
     "all tasks must create and load the same models: what one task finds in a folder may not be "
     "on another's machine, so have all look into one shared folder before any of them writes, or "
-    "use BackupAndRestore or the resume of the job folder"
+    "leave resuming to the job folder"
 )
 
 

@@ -111,11 +111,13 @@ class Report:
         logs: Mapping[str, Any],
         *,
         shows_rate: bool,
+        is_printed: bool = True,
     ) -> None:
         """Report the last epoch of ``history`` as an event, a line, and scalars of ``logs``."""
         record = history[-1]
         self.record_epoch(record)
-        self.log(epoch_line(epochs, history, shows_rate=shows_rate), step=record["step"])
+        if is_printed:
+            self.log(epoch_line(epochs, history, shows_rate=shows_rate), step=record["step"])
         self.scalars(record["epoch"] - 1, {**logs, "learning_rate": record["learning_rate"]})
         self.machine_scalars(record)
 

@@ -16,11 +16,11 @@ import tensorflow as tf
 from . import explain
 from .best_model import export_callback
 from .callbacks import histogram_callback
-from .checkpoints import TrainingState
+from .checkpoints import Progress
 from .continuous_evaluation import evaluate_checkpoints
 from .custom_steps import TrainStep
 from .data_setup import TrainingData, load_data, load_evaluation_data
-from .evaluation import STEPS_PER_EXECUTION, restore_weights
+from .evaluation import STEPS_PER_EXECUTION, collective_evaluate, restore_weights
 from .evaluator import Evaluator
 from .evaluator_status import has_evaluator
 from .explain import model_build, user_code
@@ -105,7 +105,8 @@ class Run(AbstractContextManager):
         self._data: TrainingData | None = None
         self._step_notes: list[str] = []
         self._loop: Loop | CoordinatorLoop | None = None
-        self._final: TrainingState | None = None
+        self._progress = joined.start.progress if joined.start else Progress()
+        self._final: Progress | None = None
         self._results: dict[str, Any] = {}
         self._data_modules = hash_modules()
 
@@ -155,14 +156,17 @@ class Run(AbstractContextManager):
             loaded = load_evaluation_data(*setup, **functions)
         else:
             start = self._joined.start
-            self._rates = resolve_rate_options(self._settings, start, self._cluster.replicas)
+            saved = start and start.options
+            self._rates = resolve_rate_options(self._settings, saved, self._cluster.replicas)
             loaded = load_data(*setup, start=start, **functions)
-        rate = self._settings.learning_rate or loaded.progress.learning_rate
-        self._sets_learning_rate = rate != loaded.progress.learning_rate
-        progress = replace(loaded.progress, learning_rate=rate, rate_options=self._rates.as_saved())
+        options = loaded.options
+        rate = self._settings.learning_rate or options.learning_rate
+        self._sets_learning_rate = rate != options.learning_rate
+        options = replace(options, learning_rate=rate, rate_options=self._rates.as_saved())
         if self._sets_learning_rate:  # hooks that are called again get the new one
-            progress = replace(progress, begun={hook: {} for hook in progress.begun})
-        self._data = replace(loaded, progress=progress)
+            begun: dict[str, dict[str, float]] = {hook: {} for hook in self._progress.begun}
+            self._progress = replace(self._progress, begun=begun)
+        self._data = replace(loaded, options=options)
 
     def build_model(self, create_model: Callable[[], keras.Model]) -> keras.Model:
         """Create the model, and build it for the data; to be called in the strategy's scope.
@@ -178,14 +182,14 @@ class Run(AbstractContextManager):
             If it fails, returns no compiled model, or the model does not take the data.
         """
         data = self._loaded
-        keras.utils.set_random_seed(data.progress.seed)
+        keras.utils.set_random_seed(data.options.seed)
         if not self.is_chief:
             silence_summary(keras)
         model = create_compiled_model(create_model)
         if self._rates.is_set:
-            progress, log = data.progress, self._report.log
-            schedules = set_rates(model, self._rates, progress, self._settings.epochs, log)
-            self._data = replace(data, progress=replace(progress, schedules=schedules))
+            options, log = data.options, self._report.log
+            schedules = set_rates(model, self._rates, options, self._settings.epochs, log)
+            self._data = replace(data, options=replace(options, schedules=schedules))
         with user_code("the data cannot be read"):  # parse functions are traced here
             spec = data.training.pipeline.data_spec()
         with model_build():
@@ -244,21 +248,30 @@ class Run(AbstractContextManager):
         if self._settings.histograms and self.is_chief:
             callbacks.append(histogram_callback(model, self._report))
         # Kept, as its iterators may end slowly, and the model is to be saved before.
-        self._loop = loop = create_loop(self._joined, model, data, callbacks, train_step)
+        self._loop = loop = create_loop(
+            self._joined,
+            model,
+            data,
+            progress=self._progress,
+            callbacks=callbacks,
+            train_step=train_step,
+        )
         self._warn_of_model(model)
-        if data.progress.step:
+        if self._progress.step:
             loop.restore(self._joined.saved)
-            self._report.log(f"resuming after step {data.progress.step}")
+            self._report.log(f"resuming after step {self._progress.step}")
         if self._rates.has_schedule:
             check_callbacks(callbacks)
         elif self._sets_learning_rate:
-            set_learning_rate(model, data.progress.learning_rate * self._rates.factor)
+            set_learning_rate(model, data.options.learning_rate * self._rates.factor)
         self._cluster.barrier()  # from here on all tasks can agree to stop
         self._stop.defer()
         distinct = {"examples": data.audit.examples} if data.audit else {}
-        self._report_ready(step=data.progress.step, **distinct)
+        self._report_ready(step=self._progress.step, **distinct)
         where = lambda: f"{self._cluster.role.name}: {loop.describe_unfinished()}"  # noqa: E731
-        with explain.step_errors(self._find_bad_record, where), self._joined.checkpoints:
+        evaluate = collective_evaluate(model, loop.functions, self._cluster, self._report)
+        errors = explain.step_errors(self._find_bad_record, where)
+        with errors, self._joined.checkpoints, evaluate:
             self._final = loop.run()
             if data.test is not None:
                 logs = loop.evaluate(data.test)
@@ -325,7 +338,8 @@ class Run(AbstractContextManager):
             self._report.warn(nothing_to_train_message(final))
         else:
             files = save_model(model, folders.model, self._report)
-        summary = run_summary(data, final, self._cluster, self._tasks) | {
+        first_step = self._progress.step
+        summary = run_summary(data, final, self._cluster, self._tasks, first_step=first_step) | {
             "model": folders.model,
             "model_files": files,
             "timing": self._loop.timing if self._loop else None,

@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from . import keras_compat
-from .checkpoints import TrainingState
+from .checkpoints import Progress
 from .cluster import Cluster
 from .data_setup import TrainingData
 from .devices import usable_cores
@@ -35,7 +35,7 @@ def run_facts(data: TrainingData, epochs: int, cluster: Cluster) -> dict[str, An
     plan = data.training.plan
     return {
         "global_batch": plan.global_batch,
-        "steps_per_epoch": data.progress.steps_per_epoch,
+        "steps_per_epoch": data.options.steps_per_epoch,
         "epochs": epochs,
         "examples": plan.examples,
         "validation_examples": data.validation.plan.examples if data.validation else 0,
@@ -44,7 +44,12 @@ def run_facts(data: TrainingData, epochs: int, cluster: Cluster) -> dict[str, An
 
 
 def run_summary(
-    data: TrainingData, final: TrainingState, cluster: Cluster, tasks: Sequence[str]
+    data: TrainingData,
+    final: Progress,
+    cluster: Cluster,
+    tasks: Sequence[str],
+    *,
+    first_step: int,
 ) -> dict[str, Any]:
     """Return what ``summary.json`` records of a trained model's run, besides its files.
 
@@ -53,11 +58,13 @@ def run_summary(
     data
         The data of the run.
     final
-        The state after training.
+        The progress after training.
     cluster
         The tasks that train together.
     tasks
         Their names, and those of parameter servers and of their workers.
+    first_step
+        The step from which the run was resumed, 0 for one from scratch.
     """
     facts = run_facts(data, len(final.history), cluster)
     examples = _examples_per_epoch(data, final)
@@ -70,7 +77,7 @@ def run_summary(
         "validation_examples": facts["validation_examples"],
         "steps": final.step,
         "epochs": final.history,
-        "resumed_from": data.progress.step or None,
+        "resumed_from": first_step or None,
         "data": {
             "training": data.training.describe(examples),
             "validation": data.validation.describe() if data.validation else None,
@@ -118,7 +125,7 @@ def gradient_bytes(model: keras.Model) -> int | None:
     )
 
 
-def nothing_to_train_message(final: TrainingState) -> str:
+def nothing_to_train_message(final: Progress) -> str:
     """Return a warning of a run that leaves the model as it is."""
     reason = "a callback ended the training" if final.stopped else "all epochs are done"
     return (
@@ -127,9 +134,9 @@ def nothing_to_train_message(final: TrainingState) -> str:
     )
 
 
-def _examples_per_epoch(data: TrainingData, final: TrainingState) -> int | None:
+def _examples_per_epoch(data: TrainingData, final: Progress) -> int | None:
     """Return the examples of a pass over the data; None if no epoch was one pass."""
     plan = data.training.plan
-    if plan.examples or final.steps_per_epoch != plan.steps:
+    if plan.examples or data.options.steps_per_epoch != plan.steps:
         return plan.examples
     return next((epoch["examples"] for epoch in final.history if epoch["examples"]), None)

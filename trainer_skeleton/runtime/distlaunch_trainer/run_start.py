@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import keras
 import tensorflow as tf
 
 from . import devices, keras_compat, keras_random, messages, same_random, stop_signal
-from .checkpoints import Checkpoint, Checkpoints, TrainingState
+from .checkpoints import Checkpoint, Checkpoints, TrainingState, agreed_state
 from .cluster import Cluster, Role, role_from
 from .data_setup import resolve_option
 from .downloads import share_downloads
@@ -109,12 +108,12 @@ def join_run(options: argparse.Namespace) -> JoinedRun:
     else:
         _make_folders(folders, cluster.role)
         saved = checkpoint_to_read(checkpoints, cluster.role, settings, report)
-        start = agreed_start(cluster, saved and saved.state)
+        start = agreed_state(cluster, saved and saved.state)
         if cluster.role.is_chief and has_evaluator(os.environ) and not settings.evaluate:
             chief_side = ChiefSide(folders.job, report)
             chief_side.begin(is_new=start is None)
     precision = resolve_option(
-        "--precision", settings.precision, start and start.precision, "float32"
+        "--precision", settings.precision, start and start.options.precision, "float32"
     )
     set_precision(precision)
     keras_compat.keep_over_clear_session(lambda: set_precision(precision))
@@ -182,12 +181,6 @@ def _state_to_evaluate(checkpoints: Checkpoints, settings: Settings) -> Training
     """Return the state of the run that is resumed, if the chief resumes one: for its precision."""
     latest = checkpoints.latest() if _resumes(settings) else None
     return latest.state if latest else None
-
-
-def agreed_start(cluster: Cluster, state: TrainingState | None) -> TrainingState | None:
-    """Return on every task the training state of the chief's checkpoint."""
-    start = json.loads(cluster.broadcast_text(json.dumps(asdict(state) if state else None)))
-    return TrainingState(**start) if start else None
 
 
 def set_precision(precision: str | None) -> None:

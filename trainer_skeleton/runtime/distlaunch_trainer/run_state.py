@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from . import keras_random
 from .callbacks import Callbacks, templates
-from .checkpoints import Checkpoint, TrainingState
+from .checkpoints import Checkpoint, Progress, RunOptions, TrainingState
 from .cluster import Cluster
 from .learning_rate import constant_rates, restore_constant_rates
 from .model_state import ModelState
@@ -34,6 +34,8 @@ class RunState:
         The callbacks.
     cluster, report
         The tasks, and where a warning is printed.
+    options
+        Those of the run.
     """
 
     def __init__(
@@ -43,7 +45,10 @@ class RunState:
         callbacks: Callbacks,
         cluster: Cluster,
         report: Report,
+        *,
+        options: RunOptions,
     ) -> None:
+        self._options = options
         self._model_state = ModelState(model, cluster.strategy)
         self._functions = functions
         self._callbacks = callbacks
@@ -55,7 +60,7 @@ class RunState:
         self._repeated: dict[str, dict[str, float]] = {}
         callbacks.state()  # warns before the first checkpoint is due
 
-    def restore(self, checkpoint: Checkpoint | None, progress: TrainingState) -> None:
+    def restore(self, checkpoint: Checkpoint | None, progress: Progress) -> None:
         """Restore a checkpoint on every task; only the chief needs to have it.
 
         Parameters
@@ -63,7 +68,7 @@ class RunState:
         checkpoint
             The checkpoint; None on other tasks than the chief.
         progress
-            The checkpoint's training state, on every task.
+            The checkpoint's progress, on every task.
 
         Raises
         ------
@@ -101,14 +106,20 @@ class RunState:
             )
         self._arrays = [values[_callback_name(number)] for number in range(len(arrays))]
 
-    def begin_training(self, progress: TrainingState) -> None:
-        """Have the callbacks begin the training, or resume it where ``progress`` is."""
-        if not progress.step:
+    def begin_training(self, progress: Progress, first_epoch: int = 0) -> None:
+        """Have the callbacks begin the training, or resume it where ``progress`` is.
+
+        `first_epoch` is the number that they get of the first epoch.
+        """
+        if not progress.begun:  # a run from scratch
             self.begin("on_train_begin")
             return
         self._repeated = {"on_train_begin": {}, **progress.begun}
         arrays, self._arrays = self._arrays, []
-        resume = lambda: self._callbacks.resume(progress.history, progress.callbacks, arrays)  # noqa: E731
+
+        def resume() -> None:
+            self._callbacks.resume(progress.history, progress.callbacks, arrays, first_epoch)
+
         self._begin("on_train_begin", resume)
 
     def begin(self, hook: str, *arguments: int) -> None:
@@ -139,13 +150,13 @@ class RunState:
         for hook in hooks:
             self._begun.pop(hook, None)
 
-    def collect(self, progress: TrainingState, metric_sums: list[tf.Tensor]) -> Checkpoint:
+    def collect(self, progress: Progress, metric_sums: list[tf.Tensor]) -> Checkpoint:
         """Return a checkpoint of this task's values.
 
         Parameters
         ----------
         progress
-            The training state.
+            How far the run is.
         metric_sums
             The metric variables, summed over the replicas.
         """
@@ -154,8 +165,10 @@ class RunState:
         values |= zip(self._metrics_by_name, map(np.asarray, metric_sums), strict=True)
         values |= {name: np.asarray(v.value) for name, v in _generators().items()}
         values |= {_callback_name(number): array for number, array in enumerate(arrays)}
-        state = replace(progress, callbacks=states, begun=dict(self._begun))
-        return Checkpoint(state, self._model_state.describe(), values)
+        progress = replace(progress, callbacks=states, begun=dict(self._begun))
+        return Checkpoint(
+            TrainingState(self._options, progress), self._model_state.describe(), values
+        )
 
     @property
     def _metrics_by_name(self) -> dict[str, Any]:

@@ -55,8 +55,8 @@ def install() -> None:
 def draws_for_batch(step: Callable[..., Any]) -> Callable[..., Any]:
     """Have a replica's part of a step, ``(self, batch, …)``, draw numbers for its rows.
 
-    Replica ``r`` of ``R`` has the rows ``r, r + R, r + 2R …`` of a global batch, if ``R`` divides
-    its size.
+    Replica ``r`` of ``R`` has the rows ``r, r + R, r + 2R …`` of a global batch. Of batches of
+    their own all replicas draw the same.
     """
 
     @wraps(step)
@@ -64,7 +64,8 @@ def draws_for_batch(step: Callable[..., Any]) -> Callable[..., Any]:
         data, local, total, *_ = batch
         context = tf.distribute.get_replica_context()
         first, stride = context.replica_id_in_sync_group, context.num_replicas_in_sync
-        with drawing_for(BatchRows(first, stride, local, total, constant_rows(data))):
+        rows = BatchRows(first, stride, local, total, constant_rows(data))
+        with drawing_for(rows if self.replicas.has_divided_rows else None):
             return step(self, batch, *args)
 
     return drawing

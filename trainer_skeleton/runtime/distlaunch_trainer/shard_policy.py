@@ -157,11 +157,11 @@ class _Sharding:
                 "see trainer/data.py"
             )
         least = batch if is_regular else None
-        rows = None if is_regular else rows_in_batches(self._source.one_pass)
-        if rows is not None and self._cardinality == -(-rows // batch):
-            least = (rows - 1) % batch + 1
+        known = None if is_regular else rows_in_batches(self._source.one_pass)
+        if known is not None and self._cardinality == -(-known[0] // batch):
+            least = (known[0] - 1) % batch + 1
         plan = SharedBatchPlan(
-            batch, cluster.replicas, least_rows=least, only_last_differs=rows is not None
+            batch, cluster.replicas, least_rows=least, only_last_differs=known is not None
         )
         pass_steps = self._steps_per_epoch
         if self._cardinality >= 0:

@@ -7,6 +7,7 @@ averaged then.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import keras
@@ -16,8 +17,10 @@ import tensorflow as tf
 from . import keras_compat, keras_random
 from .custom_steps import TrainStep
 from .evaluation_step import EvaluationStep
+from .host_variable import host_variable
 from .model_replicas import ModelReplicas
 from .optimizer import use_cross_replica_cond
+from .pipeline import BatchForm
 from .step_logs import StepLogs
 from .step_timing import StepTimer
 from .training_step import TrainingStep
@@ -96,17 +99,17 @@ class StepFunctions:
         self._training_step = TrainingStep(self._replicas)
         self._evaluation_step = EvaluationStep(self._replicas)
         # XLA compiles each step of a TPU, and has no clock.
-        self.timer = StepTimer() if _has_clock() and not self._replicas.is_compiled else None
+        is_timed = _has_clock() and not (self._replicas.is_compiled or model.run_eagerly)
+        self.timer = StepTimer() if is_timed else None
         self._updates = self._skipped = None
         if isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer):
             self._updates = keras_compat.schedule_step(model.optimizer)
-            with tf.device("CPU:0"):
-                self._last_update = tf.Variable(0, trainable=False)
-                self._skipped = tf.Variable(0, trainable=False)
+            self._last_update, self._skipped = host_variable(0), host_variable(0)
         self._last_logs: tuple[StepLogs, tf.Tensor] | None = None
         self.graph: tf.Graph | None = None  # of the training steps that were traced last
-        self._train_function = tf.function(self._train, autograph=False)
-        self._test_function = tf.function(self._evaluate, autograph=False)
+        compiled = partial(tf.function, autograph=False, reduce_retracing=True)
+        self._train_function = self._train if model.run_eagerly else compiled(self._train)
+        self._test_function = self._evaluate if model.run_eagerly else compiled(self._evaluate)
         self._results_function = tf.function(self._results, autograph=False)
         self.metric_sums = tf.function(self._metric_sums, autograph=False)
         self.restore_metrics = self._replicas.metrics.restore
@@ -132,13 +135,14 @@ class StepFunctions:
         signals: tf.Tensor,
         *,
         has_empty_replicas: bool = False,
+        form: BatchForm = "divided",
     ) -> Execution:
         """Train some steps on all replicas, or none if a task signals to stop.
 
         Parameters
         ----------
         batches
-            The iterator of the batches.
+            The iterator of the batches, or one batch.
         steps
             Number of steps (scalar, int32).
         signals
@@ -147,29 +151,40 @@ class StepFunctions:
         has_empty_replicas
             Whether some replica has no row in some step. Such steps are compiled apart: they copy
             all statistics and metrics, to restore them where there are no rows.
+        form
+            The form of the batches.
         """
         if self._training_step.accumulation is not None:
             self._training_step.accumulation.share()
-        results = self._train_function(batches, steps, signals, has_empty_replicas)
+        results = self._train_function(batches, steps, signals, has_empty_replicas, form)
         return Execution(*results)
 
     def keep_logs(self, execution: Execution) -> None:
         """Take the logs that are no metrics from an execution that trained some steps."""
         self._last_logs = self._training_step.logs, execution.other_logs
 
-    def evaluate(self, batches: Any, steps: tf.Tensor, *, has_empty_replicas: bool) -> None:
+    def evaluate(
+        self,
+        batches: Any,
+        steps: tf.Tensor,
+        *,
+        has_empty_replicas: bool,
+        form: BatchForm = "divided",
+    ) -> None:
         """Evaluate some steps on all replicas; the metrics hold the results.
 
         Parameters
         ----------
         batches
-            The iterator of the batches.
+            The iterator of the batches, or one batch.
         steps
             Number of steps (scalar, int32).
         has_empty_replicas
             Whether some replica has no row in some step.
+        form
+            The form of the batches.
         """
-        others = self._test_function(batches, steps, has_empty_replicas=has_empty_replicas)
+        others = self._test_function(batches, steps, has_empty_replicas, form)
         self._last_logs = self._evaluation_step.logs, others
 
     def logs(self) -> dict[str, Any]:
@@ -192,19 +207,25 @@ class StepFunctions:
             self._training_step.accumulation.all_reduce()
 
     def _train(
-        self, batches: Any, steps: tf.Tensor, signals: tf.Tensor, has_empty_replicas: bool
+        self,
+        batches: Any,
+        steps: tf.Tensor,
+        signals: tf.Tensor,
+        has_empty_replicas: bool,
+        form: BatchForm,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        self.graph = tf.compat.v1.get_default_graph()
+        self.graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         # In the graph, so that no task waits in Python; and first, so that all stop at one step.
         signals = self._replicas.run(self._replicas.all_reduce, signals)
         steps = tf.where(tf.reduce_any(signals[:2] > 0), 0, steps)
 
+        get_batch = self._getter(batches, form)
         first = self.timer.start(steps) if self.timer else tf.constant(0)
 
         def train(
             number: tf.Tensor, _: tf.Tensor, not_finite: tf.Tensor, rows: tf.Tensor, __: tf.Tensor
         ) -> tuple[tf.Tensor, ...]:
-            batch, loss, others = self._timed_step(first + number, batches, has_empty_replicas)
+            batch, loss, others = self._timed_step(first + number, get_batch, has_empty_replicas)
             is_first = tf.logical_and(not_finite < 0, self._is_lost(loss))
             not_finite = tf.where(is_first, number, not_finite)
             return number + 1, loss, not_finite, rows + self._replicas.first(batch[2]), others
@@ -230,7 +251,7 @@ class StepFunctions:
         return tf.equal(skipped, MAX_SKIPPED)
 
     def _timed_step(
-        self, number: tf.Tensor, batches: Any, has_empty_replicas: bool
+        self, number: tf.Tensor, get_batch: Callable[[], Any], has_empty_replicas: bool
     ) -> tuple[Any, tf.Tensor, tf.Tensor]:
         """Train on the next batch; return it, the loss and the other logs."""
 
@@ -238,14 +259,27 @@ class StepFunctions:
             return self._training_step(batch, has_empty_replicas)
 
         if self.timer is None:
-            batch = batches.get_next()
+            batch = get_batch()
             return batch, *train(batch)
-        run = self._replicas.strategy.run
-        return self.timer.time_step(number, batches.get_next, train, run)
+        return self.timer.time_step(number, get_batch, train, self._replicas.strategy.run)
 
-    def _evaluate(self, batches: Any, steps: tf.Tensor, *, has_empty_replicas: bool) -> tf.Tensor:
+    def _getter(self, batches: Any, form: BatchForm) -> Callable[[], Any]:
+        """Return a function that returns the next batch, divided among the replicas."""
+        self._replicas.has_divided_rows = form == "divided"
+        known = (getattr(batches, name, None) for name in ("get_next", "get_value"))
+        get_next = next(filter(None, known), lambda: batches)
+        if form == "divided":
+            return get_next
+        divide = partial(self._replicas.count_rows, is_whole=form == "whole")
+        return lambda: self._replicas.strategy.run(divide, (get_next(),))
+
+    def _evaluate(
+        self, batches: Any, steps: tf.Tensor, has_empty_replicas: bool, form: BatchForm
+    ) -> tf.Tensor:
+        get_batch = self._getter(batches, form)
+
         def evaluate(number: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            batch = batches.get_next()
+            batch = get_batch()
             return number + 1, self._replicas.run(self._evaluation_step, batch, has_empty_replicas)
 
         return _repeat(evaluate, steps)[0]

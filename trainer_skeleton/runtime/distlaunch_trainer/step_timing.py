@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from .host_variable import host_variable
+
 MODERATE_INPUT, HIGH_INPUT = 0.05, 0.2
 """Shares of input from which TensorFlow's profiler calls a run moderately or highly input-bound
 (op_stats_to_input_pipeline_analysis.cc)."""
@@ -39,11 +41,10 @@ class StepTimer:
     """Reads the clock in the steps of an execution; used while they are traced, and after them."""
 
     def __init__(self) -> None:
-        with tf.device("CPU:0"):
-            # Of each step: start, batch ready and end in seconds, and the seconds of its exchange.
-            self._rows = tf.Variable(tf.zeros([_CAPACITY, 4], tf.float64), trainable=False)
-            self._count = tf.Variable(0, trainable=False)
-            self._exchange = tf.Variable(0.0, trainable=False, dtype=tf.float64)
+        # Of each step: start, batch ready and end in seconds, and the seconds of its exchange.
+        self._rows = host_variable(tf.zeros([_CAPACITY, 4], tf.float64))
+        self._count = host_variable(0)
+        self._exchange = host_variable(0.0, tf.float64)
         self._thread: int | None = None  # of the replica whose exchange is timed
 
     def start(self, steps: tf.Tensor) -> tf.Tensor:

@@ -72,7 +72,7 @@ class TrainingStep:
     """
 
     def __init__(self, replicas: ModelReplicas) -> None:
-        self._replicas = replicas
+        self.replicas = replicas
         self._model = replicas.model
         self._gathers_rows = False  # set when the step is traced
         self._is_compiled = False  # by XLA, set when the forward pass is traced
@@ -88,7 +88,7 @@ class TrainingStep:
     @property
     def gathers_rows(self) -> bool:
         """Whether the replicas exchange rows of sparse gradients; known after the first step."""
-        return self._gathers_rows or self._replicas.custom.gathers_rows
+        return self._gathers_rows or self.replicas.custom.gathers_rows
 
     @property
     def has_local_loss(self) -> bool:
@@ -97,7 +97,7 @@ class TrainingStep:
         It is exchanged once per execution: a user's function has exchanged the gradients already,
         and a second exchange in each step would take as long.
         """
-        return self._replicas.custom.function is not None
+        return self.replicas.custom.function is not None
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, batch: Any, has_empty_replicas: bool) -> tuple[tf.Tensor, tf.Tensor]:
@@ -106,19 +106,19 @@ class TrainingStep:
         With a user's function the loss is this task's share: see `has_local_loss`.
         """
         if self.has_local_loss:
-            shares = self._replicas.strategy.run(
+            shares = self.replicas.strategy.run(
                 self._train_replica_by_function, (batch, has_empty_replicas)
             )
-            local = self._replicas.strategy.experimental_local_results(shares)
+            local = self.replicas.strategy.experimental_local_results(shares)
             return tf.add_n(local), tf.zeros([0], tf.float64)
         if self.accumulation is None:
-            return self._replicas.run(self._train_replica, batch, has_empty_replicas)
+            return self.replicas.run(self._train_replica, batch, has_empty_replicas)
         return self._accumulate(batch, has_empty_replicas, self.accumulation)
 
     def _accumulate(
         self, batch: Any, has_empty_replicas: bool, accumulation: GradientAccumulation
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        strategy, first = self._replicas.strategy, self._replicas.first
+        strategy, first = self.replicas.strategy, self.replicas.first
         gradients, loss, others = strategy.run(
             self._gradients_to_accumulate, (batch, has_empty_replicas)
         )
@@ -134,7 +134,7 @@ class TrainingStep:
             strategy.run(accumulation.add_loss, (loss,))
             accumulation.add(gradients)
             # An estimate for the progress: the mean over all steps is exchanged at the update.
-            estimate = tf.cast(first(loss), tf.float32) * self._replicas.count
+            estimate = tf.cast(first(loss), tf.float32) * self.replicas.count
             return tf.where(tf.math.is_finite(estimate), estimate, 0.0)
 
         return tf.cond(accumulation.is_update(), update, accumulate), first(others)
@@ -144,51 +144,51 @@ class TrainingStep:
         self, batch: Any, has_empty_replicas: bool
     ) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
         """Return a replica's gradients, dense, its share of the loss, and the other logs."""
-        data, rows = self._replicas.unpack(batch, may_be_empty=has_empty_replicas)
+        data, rows = self.replicas.unpack(batch, may_be_empty=has_empty_replicas)
         local = self._forward_and_backward(data, rows)
         dense = [None if g is None else tf.convert_to_tensor(g) for g in local.gradients]
         if rows.may_be_empty:
             dense = [None if g is None else rows.without_placeholder(g) for g in dense]
-        self._replicas.metrics.count_local_loss(local.loss, rows)
+        self.replicas.metrics.count_local_loss(local.loss, rows)
         return dense, local.loss, self._mean_logs(local.other_logs, rows)
 
     @tf.autograph.experimental.do_not_convert
     @draws_for_batch
     def _train_replica(self, batch: Any, has_empty_replicas: bool) -> tuple[tf.Tensor, tf.Tensor]:
         """Train one replica's part of a step; return the loss and the other logs."""
-        data, rows = self._replicas.unpack(batch, may_be_empty=has_empty_replicas)
-        if self._replicas.custom.has_train_step:
+        data, rows = self.replicas.unpack(batch, may_be_empty=has_empty_replicas)
+        if self.replicas.custom.has_train_step:
             return self._train_replica_by_model(data, rows)
         local = self._forward_and_backward(data, rows)
         gradients, loss = self._all_reduce_gradients(local, rows)
         if gradients:
             self._model.optimizer.apply(gradients, self._model.trainable_variables)
-        self._replicas.metrics.count_loss(loss, rows)
+        self.replicas.metrics.count_loss(loss, rows)
         return tf.cast(loss, tf.float32), self._mean_logs(local.other_logs, rows)
 
     @tf.autograph.experimental.do_not_convert
     @draws_for_batch
     def _train_replica_by_function(self, batch: Any, has_empty_replicas: bool) -> tf.Tensor:
         """Train one replica's part of a step by the user's function; return its share."""
-        data, rows = self._replicas.unpack(batch, may_be_empty=has_empty_replicas)
-        before = self._replicas.local_updates.snapshot(rows)
-        share = self._replicas.custom.call_function(data, rows)
-        self._replicas.local_updates.rescale(before, rows)
-        self._replicas.metrics.count_local_loss(share, rows)
+        data, rows = self.replicas.unpack(batch, may_be_empty=has_empty_replicas)
+        before = self.replicas.local_updates.snapshot(rows)
+        share = self.replicas.custom.call_function(data, rows)
+        self.replicas.local_updates.rescale(before, rows)
+        self.replicas.metrics.count_local_loss(share, rows)
         return tf.cast(share, tf.float32)
 
     def _train_replica_by_model(self, data: Any, rows: StepRows) -> tuple[tf.Tensor, tf.Tensor]:
-        before = self._replicas.local_updates.snapshot(rows)
-        logs = self._replicas.custom.train(data, rows)
-        self._replicas.local_updates.rescale(before, rows)
-        others = self.logs.vector(flatten(logs), self._replicas.metrics.local_results())
+        before = self.replicas.local_updates.snapshot(rows)
+        logs = self.replicas.custom.train(data, rows)
+        self.replicas.local_updates.rescale(before, rows)
+        others = self.logs.vector(flatten(logs), self.replicas.metrics.local_results())
         loss = logs.get("loss", next(iter(logs.values()), 0.0))
         numbers = tf.concat([[tf.reduce_mean(tf.cast(loss, tf.float64))], others], 0)
-        means = self._replicas.mean_over_rows(numbers, rows)
+        means = self.replicas.mean_over_rows(numbers, rows)
         return tf.cast(means[0], tf.float32), means[1:]
 
     def _mean_logs(self, others: tf.Tensor, rows: StepRows) -> tf.Tensor:
-        return self._replicas.mean_over_rows(others, rows) if self.logs.others else others
+        return self.replicas.mean_over_rows(others, rows) if self.logs.others else others
 
     def _forward_and_backward(self, data: Any, rows: StepRows) -> _LocalResults:
         """Differentiate this replica's share of the loss.
@@ -197,7 +197,7 @@ class TrainingStep:
         unless it has collectives, which XLA does not compile.
         """
         is_uncompiled = not self._model.jit_compile or is_same()  # XLA needs constant shapes
-        if is_uncompiled or self._replicas.is_compiled:
+        if is_uncompiled or self.replicas.is_compiled:
             return self._gradients(data, rows)
 
         @tf.autograph.experimental.do_not_convert
@@ -215,7 +215,7 @@ class TrainingStep:
         return results
 
     def _gradients(self, data: Any, rows: StepRows) -> _LocalResults:
-        replicas, optimizer = self._replicas, self._model.optimizer
+        replicas, optimizer = self.replicas, self._model.optimizer
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
         before = replicas.local_updates.snapshot(rows)
         # A sum overflows where a mean does not, and accumulated sums have different divisors.
@@ -241,11 +241,11 @@ class TrainingStep:
         present = [gradient for gradient in gradients if gradient is not None]
         if gradients and not present:
             raise ModelError("no weight of the model has a gradient: see its layers and its loss")
-        if self._replicas.count == 1:
+        if self.replicas.count == 1:
             return gradients, loss
         pairs = zip(gradients, self._model.trainable_variables, strict=True)
         present = [with_static_shape(g, v.shape) for g, v in pairs if g is not None]
-        if self._replicas.is_compiled:  # XLA needs to know the number of rows
+        if self.replicas.is_compiled:  # XLA needs to know the number of rows
             present = [tf.convert_to_tensor(g) for g in present]
         if rows.may_be_empty:
             present = [rows.without_placeholder(g) for g in present]
@@ -266,7 +266,7 @@ class TrainingStep:
         gradients = [None if g is None else scale(g, factor) for g in gradients]
         loss *= factor
         with tf.GradientTape() as tape:
-            regularizers = self._replicas.losses.regularizers()
+            regularizers = self.replicas.losses.regularizers()
             if regularizers is None:
                 return gradients, loss
             scaled = self._model.optimizer.scale_loss(regularizers)

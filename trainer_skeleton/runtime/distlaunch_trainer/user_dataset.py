@@ -95,17 +95,17 @@ _KEEPS_BATCHES = (
 _BATCHES = ("_BatchDataset", "_ParallelBatchDataset", "_PaddedBatchDataset")
 
 
-def rows_in_batches(batches: Dataset) -> int | None:
-    """Return the rows of a data set that ends with ``batch(n)``, of which the last may be smaller.
+def rows_in_batches(batches: Dataset) -> tuple[int, int] | None:
+    """Return the rows of a data set that ends with ``batch(n)``, and n; the last may be smaller.
 
-    None if its batches may have other sizes, negative if the rows are not known.
+    None if its batches may have other sizes. The rows are negative if they are not known.
     """
     while type(batches).__name__ in _KEEPS_BATCHES:
         (batches,) = batches._inputs()  # noqa: SLF001
     if type(batches).__name__ not in _BATCHES:
         return None
     (rows,) = batches._inputs()  # noqa: SLF001
-    return int(rows.cardinality())
+    return int(rows.cardinality()), int(batches._batch_size)  # noqa: SLF001
 
 
 def dataset_source(batches: Dataset) -> BatchSource:

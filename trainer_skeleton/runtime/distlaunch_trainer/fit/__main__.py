@@ -37,6 +37,18 @@ def parser() -> argparse.ArgumentParser:
         help="allocate GPU memory when it is needed instead of all of it at the start",
     )
     add(
+        "--checkpoint-every",
+        type=int,
+        default=0,
+        metavar="STEPS",
+        help="save after so many steps, and at the end of each epoch",
+    )
+    add(
+        "--sync-batch-norm",
+        action="store_true",
+        help="have all batch normalizations take their statistics from all replicas",
+    )
+    add(
         "--same-random",
         action="store_true",
         help="have layers draw the same random numbers for a row on any number of replicas",

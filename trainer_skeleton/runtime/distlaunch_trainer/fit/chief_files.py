@@ -18,7 +18,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from distlaunch_trainer.user_model import silence_summary
@@ -52,8 +51,6 @@ class _Redirection:
             (callbacks.ModelCheckpoint, "__init__", "filepath"),
             (callbacks.CSVLogger, "__init__", "filename"),
             (callbacks.TensorBoard, "__init__", "log_dir"),
-            # That of tf_keras writes on the chief alone, and reads on all tasks.
-            *([(callbacks.BackupAndRestore, "__init__", "backup_dir")] if library is keras else []),
             (tf.summary, "create_file_writer", "logdir"),
             (tf.saved_model, "save", "export_dir"),
         ):

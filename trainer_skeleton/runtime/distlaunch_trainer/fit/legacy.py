@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,36 @@ from distlaunch_trainer.storage import (
 )
 
 from .agreement import Agreement, Vote
-from .backup import FitState
 from .interception import intercepted, set_verbosity
 from .session import AFTER_FIT, Session
 
 _SAVED_MODEL = "saved_model.pb"
+
+
+@dataclass(frozen=True)
+class _FitState:
+    """Where a call of ``fit`` was saved.
+
+    Attributes
+    ----------
+    epoch
+        Epochs done; those of ``initial_epoch`` count.
+    step
+        Steps of all calls of ``fit`` of the script.
+    epochs
+        The records of the epochs of all calls.
+    own_epochs
+        How many of these are of this call.
+    """
+
+    epoch: int
+    step: int
+    epochs: list[dict[str, Any]]
+    own_epochs: int
+
+    def own_records(self) -> list[dict[str, Any]]:
+        """Return the records of the epochs of this call."""
+        return self.epochs[len(self.epochs) - self.own_epochs :]
 
 
 class LegacySession(Session):
@@ -114,7 +139,7 @@ class LegacySession(Session):
         _put_before(history, saved.own_records() if saved else [], first)
         return history
 
-    def _resume(self, saved: FitState, values: dict[str, Any], callbacks: list[Any]) -> None:
+    def _resume(self, saved: _FitState, values: dict[str, Any], callbacks: list[Any]) -> None:
         """Continue after the epochs of an earlier run."""
         self.step, self.epochs, self.resumed_from = saved.step, list(saved.epochs), saved.step
         values["initial_epoch"] = min(saved.epoch, values["epochs"])
@@ -142,7 +167,7 @@ class _Backup:
         """The path of the file that names the others."""
         return join(self._folder, f"{self._name}.json")
 
-    def load(self) -> FitState | None:
+    def load(self) -> _FitState | None:
         """Return the state of the chief on every task, None if there is none."""
         data = read_if_there(self.path) if self._cluster.role.is_chief else None
         text = self._cluster.broadcast_text("null" if data is None else data.decode())
@@ -151,7 +176,7 @@ class _Backup:
             if stored is None:
                 return None
             self._values = stored["values"]
-            return FitState(**stored["state"])
+            return _FitState(**stored["state"])
         except (ValueError, TypeError, KeyError) as error:
             raise StorageError(
                 f"the checkpoint {self.path} is damaged ({error}): --no-resume starts from scratch"
@@ -169,7 +194,7 @@ class _Backup:
                 "--job-dir, or --no-resume to start from scratch"
             ) from error
 
-    def save(self, model: tf_keras.Model, state: FitState, name: str) -> None:
+    def save(self, model: tf_keras.Model, state: _FitState, name: str) -> None:
         """Write the values, then the state, and remove the values before; a collective.
 
         ``name`` differs from that of the values before.
@@ -227,7 +252,7 @@ class _Progress(tf_keras.callbacks.Callback):
         self,
         session: LegacySession,
         backup: _Backup,
-        saved: FitState | None,
+        saved: _FitState | None,
         values: Mapping[str, Any],
     ) -> None:
         super().__init__()
@@ -306,7 +331,7 @@ class _Progress(tf_keras.callbacks.Callback):
 
     def _save(self, epoch: int, name: str) -> None:
         session = self._session
-        state = FitState(epoch, 0, (), session.step, session.epochs, self._own_epochs)
+        state = _FitState(epoch, session.step, session.epochs, self._own_epochs)
         self._backup.save(self.model, state, name)
         session.report.event("checkpoint", step=session.step, path=self._backup.path)
 

@@ -47,10 +47,10 @@ def fit_project(options: argparse.Namespace) -> None:
             "of workers instead"
         )
     data = _load(joined, user_data)
-    steps = data.progress.steps_per_epoch
+    steps = data.options.steps_per_epoch
     if not steps:
         raise DataError("fit() needs the number of steps: give --steps-per-epoch")
-    keras.utils.set_random_seed(data.progress.seed)
+    keras.utils.set_random_seed(data.options.seed)
     model = create_compiled_model(user_model.create_model)
     if options.learning_rate:
         set_learning_rate(model, options.learning_rate)

@@ -15,7 +15,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from distlaunch_trainer import devices, explain, keras_random, same_random, stop_signal
+from distlaunch_trainer import (
+    devices,
+    explain,
+    keras_compat,
+    keras_random,
+    same_random,
+    stop_signal,
+)
 from distlaunch_trainer.cluster import Cluster, Role, role_from
 from distlaunch_trainer.downloads import share_downloads
 from distlaunch_trainer.errors import TrainerError
@@ -24,8 +31,9 @@ from distlaunch_trainer.report import Report, write_summary
 from distlaunch_trainer.stop_signal import StopSignal
 from distlaunch_trainer.storage import is_remote, make_folder, remove
 from distlaunch_trainer.strategy import connect, describe
+from distlaunch_trainer.user_dataset import keep_order
 
-from . import hooks, remedies
+from . import remedies
 from .chief_files import redirected_writes
 from .default_strategy import set_strategy
 from .program import LEGACY_KERAS, Program
@@ -84,15 +92,19 @@ def run_script(options: argparse.Namespace) -> None:
         make_folder(folders.job)
         make_folder(folders.checkpoints)
     same_random.install() if options.same_random else keras_random.install()
-    session = _session(library, cluster, report, stop, folders.checkpoints)
+    session = _session(
+        library, cluster, report, stop, checkpoints_dir=folders.checkpoints, options=options
+    )
     # All tasks must draw the same numbers, e.g. to shuffle the data alike.
     keras.utils.set_random_seed(0)
     session.install()
     if cluster.role.num_workers > 1:
         share_downloads()
-    if library is keras:
-        hooks.install(cluster, session)
+        keep_order()
     if cluster.replicas > 1:
+        if library is keras:
+            keras_compat.keep_over_clear_session(lambda: None)
+            keras_compat.save_without_collectives()
         set_strategy(cluster.strategy, report.warn)
         remedies.refuse_tensorflow_1()
         note = _NOTE if library is keras else _LEGACY_NOTE
@@ -123,11 +135,24 @@ def _library() -> ModuleType:
 
 
 def _session(
-    library: ModuleType, cluster: Cluster, report: Report, stop: StopSignal, checkpoints_dir: str
+    library: ModuleType,
+    cluster: Cluster,
+    report: Report,
+    stop: StopSignal,
+    *,
+    checkpoints_dir: str,
+    options: argparse.Namespace,
 ) -> Session:
     """Return the session of a script that uses Keras 3 or tf_keras."""
     if library is keras:
-        return Session(cluster, report, stop, checkpoints_dir=checkpoints_dir)
+        return Session(
+            cluster,
+            report,
+            stop,
+            checkpoints_dir=checkpoints_dir,
+            checkpoint_every=options.checkpoint_every,
+            sync_batch_norm=options.sync_batch_norm,
+        )
     from .legacy import LegacySession  # needs tf_keras
 
     return LegacySession(cluster, report, stop, checkpoints_dir=checkpoints_dir)
@@ -166,6 +191,7 @@ def _finish(session: Session, folders: Folders, role: Role) -> dict[str, Any]:
         "steps": session.step,
         "epochs": session.epochs,
         "resumed_from": session.resumed_from,
+        "timing": session.timing,
         "model": folders.model,
         "model_files": files,
     }

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from distlaunch_trainer.callbacks import Callbacks
-from distlaunch_trainer.checkpoints import Checkpoint, Checkpoints, TrainingState
+from distlaunch_trainer.checkpoints import Checkpoint, Checkpoints, Progress, RunOptions
 from distlaunch_trainer.cluster import Cluster
 from distlaunch_trainer.errors import ModelError, TrainerError, TrainingStopped
 from distlaunch_trainer.evaluator import Evaluator
@@ -55,8 +55,8 @@ class CoordinatorLoop:
         The data, sharded for one replica; validation may be None.
     checkpoints, report, stop
         Where the run saves and reports, and its stop signal.
-    progress
-        The training state: of step 0, or of a checkpoint.
+    options, progress
+        The options of the run, and how far it is.
     epochs
         Epochs in total, with those done before a resume.
     checkpoint_every
@@ -85,7 +85,8 @@ class CoordinatorLoop:
         checkpoints: Checkpoints,
         report: Report,
         stop: StopSignal,
-        progress: TrainingState,
+        options: RunOptions,
+        progress: Progress,
         epochs: int,
         checkpoint_every: int = 0,
         callbacks: Sequence[keras.callbacks.Callback] = (),
@@ -97,17 +98,18 @@ class CoordinatorLoop:
         self._checkpoints = checkpoints
         self._report = report
         self._stop = stop
+        self._options = options
         self._progress = progress
         self._epochs = epochs
         self._checkpoint_every = checkpoint_every
         self._watchdog = StepWatchdog(chief.role.name, step_timeout)
-        self._steps = StepFunctions(model, chief.strategy)
+        self.functions = self._steps = StepFunctions(model, chief.strategy)
         self._callbacks = Callbacks(
             list(callbacks),
             model,
             epochs=epochs,
-            steps=progress.steps_per_epoch,
-            is_chief=True,
+            steps=options.steps_per_epoch,
+            writes=True,
             report=report,
         )
         if self._callbacks.see_batches:
@@ -116,7 +118,9 @@ class CoordinatorLoop:
                 "an update_freq or save_freq in batches), and steps of parameter servers run at "
                 "the same time: use its hooks for epochs"
             )
-        self._run_state = RunState(model, self._steps, self._callbacks, chief, report)
+        self._run_state = RunState(
+            model, self._steps, self._callbacks, chief, report, options=options
+        )
         self._chief = chief
         self._evaluator = validation and Evaluator(
             model, self._steps, chief, validation, callbacks=self._callbacks
@@ -133,7 +137,7 @@ class CoordinatorLoop:
         """
         self._run_state.restore(checkpoint, self._progress)
 
-    def run(self) -> TrainingState:
+    def run(self) -> Progress:
         """Train until the last epoch is done or a callback ends the training.
 
         Raises
@@ -146,7 +150,7 @@ class CoordinatorLoop:
         with self._watchdog, self._lost_servers(), explained_python():
             return self._run()
 
-    def _run(self) -> TrainingState:
+    def _run(self) -> Progress:
         servers, model = self._servers, self._model
         self._variables = ServerVariables(
             model, servers.strategy, len(servers.role.parameter_servers)
@@ -154,7 +158,7 @@ class CoordinatorLoop:
         self._step = WorkerStep(model, self._variables, servers.strategy)
         self._report.log(self._variables.describe())
         self._report.log(PROMISES)
-        batches = worker_batches(self._training, shuffles=self._progress.shuffle > 0)
+        batches = worker_batches(self._training, shuffles=self._options.shuffle > 0)
         iterators = iter(servers.coordinator.create_per_worker_dataset(batches))
         self._schedule = Schedule(
             servers.coordinator,
@@ -230,7 +234,7 @@ class CoordinatorLoop:
 
     def _train_epoch(self, epoch: int) -> None:
         """Train to the end of the epoch, or until a stop signal."""
-        end = (epoch + 1) * self._progress.steps_per_epoch
+        end = (epoch + 1) * self._options.steps_per_epoch
         while self._progress.step < end and not self._stop.received:
             every = self._checkpoint_every
             boundary = min(end, (self._progress.step // every + 1) * every) if every else end
@@ -263,7 +267,7 @@ class CoordinatorLoop:
             variable.assign_add(added)
         examples = self._progress.epoch_examples + result.rows
         self._progress = replace(self._progress, step=step, epoch_examples=examples)
-        is_last = step % self._progress.steps_per_epoch == 0
+        is_last = step % self._options.steps_per_epoch == 0
         if is_last or time.monotonic() > self._last_event + _EVENT_SECONDS:
             self._last_event = time.monotonic()
             self._report.event("step", step=step, epoch=epoch + 1, loss=result.loss)
@@ -299,7 +303,7 @@ class CoordinatorLoop:
         )
         self._run_state.end("on_epoch_begin")
         self._progress = progress = progress.with_epoch(record)
-        is_scheduled = progress.rate_options is not None
+        is_scheduled = self._options.rate_options is not None
         self._report.epoch(self._epochs, progress.history, logs, shows_rate=is_scheduled)
         self._watchdog.end_epoch()
         self._save()
@@ -308,7 +312,7 @@ class CoordinatorLoop:
         self._checkpoints.wait()  # memory holds one set of values at a time
         sums = self._steps.metric_sums() if sums is None else sums
         checkpoint = self._run_state.collect(self._progress, sums)
-        self._progress = checkpoint.state
+        self._progress = checkpoint.state.progress
         self._checkpoints.save(checkpoint)
 
     def _leave(self) -> NoReturn:
