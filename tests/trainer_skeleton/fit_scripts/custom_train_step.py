@@ -1,4 +1,7 @@
-"""A train_step of the script's own, as in keras.io's "Customizing fit() with TensorFlow"."""
+"""A train_step of the script's own, as in keras.io's "Customizing fit() with TensorFlow".
+
+Then the other arguments and methods of training, with ten batches to predict, and with one.
+"""
 
 import keras
 import numpy as np
@@ -15,7 +18,7 @@ class CustomModel(keras.Model):
         self.mae_metric = keras.metrics.MeanAbsoluteError(name="mae")
 
     def train_step(self, data):
-        x, y = data
+        x, y, _ = keras.utils.unpack_x_y_sample_weight(data)
         with tf.GradientTape() as tape:
             y_pred = self(x, training=True)
             loss = keras.losses.mean_squared_error(y, y_pred)
@@ -27,7 +30,7 @@ class CustomModel(keras.Model):
         return {m.name: m.result() for m in self.metrics}
 
     def test_step(self, data):
-        x, y = data
+        x, y, _ = keras.utils.unpack_x_y_sample_weight(data)
         y_pred = self(x, training=False)
         loss = tf.reduce_mean(keras.losses.mean_squared_error(y, y_pred))
         self.loss_metric.update_state(loss, sample_weight=tf.shape(x)[0])
@@ -51,4 +54,13 @@ y = x.sum(axis=1, keepdims=True) / 16 - 1
 model.fit(x, y, epochs=3, batch_size=16)
 for name, value in model.evaluate(x, y, return_dict=True).items():
     print(name, value)
+history = model.fit(
+    x, y, initial_epoch=3, epochs=6, validation_data=(x[:40], y[:40]), validation_freq=2
+).history
+print("Epochs:", len(history["loss"]))
+print("Validations:", len(history["val_loss"]))
+print("Loss of a batch:", model.train_on_batch(x[:9], y[:9], return_dict=True)["loss"])
+print("Error of a batch:", model.test_on_batch(x, y, return_dict=True)["mae"])
+print("Predictions:", float(np.square(model.predict(x, batch_size=10)).sum()))
+print("First predictions:", float(model.predict(x[:5]).sum() + model.predict_on_batch(x[:5]).sum()))
 model.save("model.keras")

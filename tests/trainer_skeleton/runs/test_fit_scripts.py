@@ -128,6 +128,8 @@ def test_two_workers_train_a_script_to_its_own_weights(script, alone, tensorflow
     """With the numbers that layers draw by themselves; and clear_session() changes nothing."""
     expected, model = alone(script)
     together = run_on_two(tensorflow, script, tmp_path / "two", "--same-random")
+    if script == "gan":
+        assert "each task makes its own rows alone (ParallelMapDatasetV2)" in together.out
     assert_same_numbers(expected, together, TOLERANCE)
     assert_same_weights(model, tmp_path / "two/model.keras", TOLERANCE)
 
@@ -268,7 +270,7 @@ def test_stops_and_kills_leave_the_weights_of_an_undisturbed_run(tensorflow, tmp
     """The script has every callback that writes, whose state is restored with the model's."""
     calm, folder = tmp_path / "calm", tmp_path / "faulty"
     undisturbed = run_alone(tensorflow, FAULTY, calm)
-    make_project(FAULTY, folder)
+    make_project(FAULTY, folder, "--checkpoint-every=2")
     temporary = folder / "temporary"
     temporary.mkdir()
     stopped = launch(tensorflow, folder, code=143, FAULT="15@0@1", TMPDIR=str(temporary))
@@ -276,7 +278,9 @@ def test_stops_and_kills_leave_the_weights_of_an_undisturbed_run(tensorflow, tmp
     assert not list(temporary.glob("distlaunch-*"))
     (folder / "failed").unlink()
     killed = launch(tensorflow, folder, "--restarts", "1", FAULT="9@2@1")
-    assert killed.out.count("resuming after step") == 2
+    steps = [int(step) for step in re.findall(r"resuming after step (\d+)", killed.out)]
+    assert len(steps) == 2
+    assert steps[1] in {12, 14}  # of 6 in an epoch: the kill is in the middle of the third one
     chiefs = folder / "files/chief"
     assert_same_numbers(undisturbed, killed, 1e-9)
     assert_same_weights(calm / "files/chief/model.keras", chiefs / "model.keras", 1e-11)

@@ -24,7 +24,8 @@ which data flows through them:
 ``epoch_order``      the order of the examples of a pass
 ``pipeline``         examples, plan and order as a ``tf.data`` pipeline
 ``user_dataset``     a user's ``tf.data.Dataset``; ``python_data``: a PyDataset or generator
-``shard_policy``     how a user's batches are sharded; ``batch_sharding``: the rows of a replica
+``shard_policy``     how a user's batches are sharded; ``batch_sharding``: the rows of a replica;
+                     ``work_division``: so that each task makes its own rows alone
 ``batch_rows``       the rows of a batch; ``fingerprints``: which rows were seen
 ``preview``          the first rows of the data, for a project's test
 ``user_model``       the model and the callbacks that a user's functions return
@@ -52,7 +53,8 @@ which data flows through them:
 ``report``           ``events`` for a launcher, the summary, the chief's output; ``hypertune``: the
                      metrics of a tuning trial
 ``tensorboard``      what is written for TensorBoard; ``utilization``, ``profile``
-``step_timing``      where the time of steps goes; ``measurements``: what else is measured of them
+``step_timing``      where the time of steps goes; ``measurements``: what else is measured of them;
+                     ``host_variable``: what it is counted in
 ``audit``            what a task trained on, for a launcher that requests it
 ``errors``           errors with one line each; ``explain`` finds the line and its location
 """

@@ -39,6 +39,8 @@ class SharedBatches(Batches):
         Whether a fingerprint of each row comes with it, for an audit.
     comparison
         Compares the first batch with those of other tasks.
+    is_divided
+        Whether the source has this task's rows of the batches alone, see `divide_work`.
     """
 
     def __init__(
@@ -50,7 +52,9 @@ class SharedBatches(Batches):
         is_regular: bool,
         numbered: bool = False,
         comparison: RowComparison | None = None,
+        is_divided: bool = False,
     ) -> None:
+        self._is_divided = is_divided
         self._source = source
         self._plan = plan
         self._pass_steps = pass_steps
@@ -64,7 +68,10 @@ class SharedBatches(Batches):
             # A call for each batch takes longer than all else of a pipeline in memory.
             rows = Dataset.from_tensors(tf.constant(self._plan.global_batch, tf.int64)).repeat()
             return Dataset.zip((stream, rows, rows))
-        parts = divided(stream, self._plan.replicas, replicas, self._comparison)
+        if self._is_divided:
+            parts = divided_locally(stream, len(replicas))
+        else:
+            parts = divided(stream, self._plan.replicas, replicas, self._comparison)
         return parts.map(_with_fingerprints) if self.numbered else parts
 
     def find_bad_record(self, replicas: range, step: int = 0) -> str | None:  # noqa: ARG002
@@ -222,6 +229,26 @@ def _every_nth(data: Any, first: tf.Tensor, end: tf.Tensor, step: int) -> tuple[
     own = tf.maximum((end - first + step - 1) // step, 0)
     first = tf.where(own > 0, first, 0)
     return take_rows(data, tf.range(first, tf.where(own > 0, end, 1), step)), own
+
+
+def divided_locally(parts: Dataset, local: int) -> Dataset:
+    """Return the rows of each replica of a task, for these in turn, of the task's rows.
+
+    Parameters
+    ----------
+    parts
+        ``(data, rows, global_rows)``: a task's rows of each global batch.
+    local
+        Replicas of the task.
+    """
+    if local == 1:
+        return parts
+
+    @tf.autograph.experimental.do_not_convert
+    def several(data: Any, rows: tf.Tensor, total: tf.Tensor) -> Dataset:
+        return Dataset.range(local).map(lambda n: (*_every_nth(data, n, rows, local), total))
+
+    return parts.flat_map(several)
 
 
 def _without_optionals(data: Any) -> Any:

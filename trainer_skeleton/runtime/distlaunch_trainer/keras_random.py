@@ -21,11 +21,12 @@ from keras.src.random import seed_generator
 
 _PRIME = 1_000_000_007  # between the seeds of two replicas
 # https://www.tensorflow.org/api_docs/python/tf/raw_ops
-_STATEFUL = {
+SEEDED_OPERATIONS = {
     *("Multinomial", "ParameterizedTruncatedNormal", "RandomGamma", "RandomPoissonV2"),
     *("RandomShuffle", "RandomStandardNormal", "RandomUniform", "RandomUniformInt"),
     "TruncatedNormal",
 }
+"""Operations that draw numbers from a state of their own, which a seed begins."""
 
 
 class _Draws:
@@ -50,6 +51,11 @@ def install(*, same: bool = False) -> None:
     if not hasattr(seed_generator.SeedGenerator.next, "__wrapped__"):
         seed_generator.SeedGenerator.next = _next_of_replica(seed_generator.SeedGenerator.next)
         seed_generator.global_seed_generator = _shared(seed_generator.global_seed_generator)
+
+
+def replica_seed(seed: int, replica: int) -> int:
+    """Return the seed of a replica's own numbers."""
+    return (seed + replica * _PRIME) % 2**31
 
 
 def is_same() -> bool:
@@ -93,7 +99,7 @@ def replica_draws(rows: tf.Tensor | None) -> Iterator[None]:
     graph = tf.compat.v1.get_default_graph()
     replica = tf.distribute.get_replica_context().replica_id_in_sync_group
     if graph.building_function and graph.seed is not None and not _draws.are_same:
-        graph.seed = (graph.seed + int(tf.get_static_value(replica)) * _PRIME) % 2**31
+        graph.seed = replica_seed(graph.seed, int(tf.get_static_value(replica)))
     _step.rows = rows
     try:
         yield
@@ -107,7 +113,9 @@ def unsaved_draws(graph: tf.Graph) -> list[str]:
     TensorFlow does not return that state, so no checkpoint holds it.
     """
     functions = graph.as_graph_def().library.function
-    return sorted({node.op for function in functions for node in function.node_def} & _STATEFUL)
+    return sorted(
+        {node.op for function in functions for node in function.node_def} & SEEDED_OPERATIONS
+    )
 
 
 def _in_one_of_several_replicas() -> bool:

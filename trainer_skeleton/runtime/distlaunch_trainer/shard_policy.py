@@ -19,7 +19,8 @@ from .pipeline import Data
 from .plan import SharedBatchPlan, UnevenBatchPlan
 from .report import Report
 from .same_rows import RowComparison, different_rows, facts_of
-from .user_dataset import BatchSource, rows_in_batches
+from .user_dataset import BatchSource, dataset_source, rows_in_batches
+from .work_division import divide_work_of
 
 Dataset = tf.data.Dataset
 
@@ -180,13 +181,20 @@ class _Sharding:
                 plan = counted
             else:  # the first pass is under way
                 pass_steps = done
+        comparison = self._comparison(report)
+        division = divide_work_of(self._source.one_pass, cluster)
+        if division and self._source.is_shardable:
+            report.log(division.describe())
+        else:
+            division = None
         batches = SharedBatches(
-            self._source,
+            dataset_source(division.parts) if division else self._source,
             plan,
             plan.steps or pass_steps,
             is_regular=is_regular,
             numbered=self._numbered,
-            comparison=self._comparison(report),
+            comparison=None if division else comparison,
+            is_divided=division is not None,
         )
         return Data(batches, plan, self._description)
 

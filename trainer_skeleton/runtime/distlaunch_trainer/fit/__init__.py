@@ -7,15 +7,11 @@
 ``default_strategy``  the strategy that the script gets, whichever it makes
 ``runtime_settings``  what it sets by ``tf.config`` too late
 ``remedies``     how to fix what is not for several replicas, or for another TensorFlow
-``hooks``        Keras's ``fit``, ``evaluate`` and ``predict`` on several replicas
-``batches``      the rows of each global batch that a replica reads
-``weighting``    gradients, metrics and logs of uneven batches
-``session``      the calls of ``fit`` of a script
-``progress``     a callback: events, stopping together
-``backup``       the state of a call, from which a later run resumes it
-``legacy``       the same three for scripts of tf_keras
+``session``      its calls of ``fit``, ``evaluate`` and ``predict``, which run the trainer's loop
+``keras_data``   the data of a call, read as Keras reads them
+``prediction``   ``predict`` on several tasks
+``legacy``       the calls of scripts of tf_keras; ``agreement``: when their tasks agree to stop
 ``interception`` the arguments of a script's calls
-``agreement``    the steps at which all tasks agree to stop
 ``chief_files``  files that only the chief writes
 ``project``      a project's model under plain ``fit``, for comparisons; ``plain_fit``
 """

@@ -15,7 +15,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from distlaunch_trainer.batch_sharding import divided
+from distlaunch_trainer.batch_sharding import divided, divided_locally
 from distlaunch_trainer.checkpoints import Progress
 from distlaunch_trainer.cluster import Cluster
 from distlaunch_trainer.errors import DataError
@@ -23,6 +23,7 @@ from distlaunch_trainer.pipeline import BatchForm, Reader, on_devices
 from distlaunch_trainer.report import Report
 from distlaunch_trainer.same_rows import DataFacts, RowComparison, check_equal, facts_of, suspects
 from distlaunch_trainer.user_dataset import rows_in_batches, with_one_order
+from distlaunch_trainer.work_division import divide_work_of
 
 Dataset = tf.data.Dataset
 
@@ -277,6 +278,11 @@ def open_data(adapter: Any, steps: int | None, caller: Caller) -> KerasData:
         if is_off and len({(each.batches, each.sources) for each in of_tasks}) > 1:
             return _of_each_task(data, dataset, caller, [each.batches for each in of_tasks])
         check_equal(of_tasks, cluster.role.peers, what)
+        if division := divide_work_of(dataset, cluster):
+            caller.report.log(division.describe())
+            parts = divided_locally(division.parts, cluster.local_replicas)
+            data.batches = on_devices(parts.prefetch(tf.data.AUTOTUNE), cluster)
+            return data
         data.comparison = RowComparison(cluster.rendezvous, caller.report.warn, facts, what)
     parts = _prefetched(
         dataset,

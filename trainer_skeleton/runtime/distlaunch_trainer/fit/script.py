@@ -41,7 +41,7 @@ from .runtime_settings import ignore_late_settings
 from .session import Session
 
 _NOTE = (
-    "fit() runs on {replicas} replicas: every task reads all data and trains on its rows of each "
+    "fit() runs on {replicas} replicas: every task runs the script and trains on its rows of each "
     "batch; files that the script opens itself are written by every task"
 )
 
