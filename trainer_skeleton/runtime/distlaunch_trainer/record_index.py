@@ -248,8 +248,12 @@ def scan(path: str, size: int, changed: int) -> FileIndex:
         with _open(path) as file:
             compression = "GZIP" if file.read(2) == b"\x1f\x8b" else ""
             file.seek(0)
-            stream = gzip.GzipFile(fileobj=file) if compression else file
-            scanner.scan(stream.readinto)
+            if compression:
+                scanner.scan_stream(gzip.GzipFile(fileobj=file))
+            elif is_remote(path):
+                scanner.scan_stream(file)
+            else:
+                scanner.scan_mapped(file)
     except tf.errors.OpError as error:
         raise DataError(f"{path} cannot be read: {error.message}") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:

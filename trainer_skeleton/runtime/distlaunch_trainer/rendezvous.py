@@ -43,6 +43,9 @@ _CREATION_REMEDY = (
 )
 
 
+_exchanges: Counter[str] = Counter()  # of this process, of which all runs use one service
+
+
 class Rendezvous:
     """The places of a program that all training tasks come to in the same order.
 
@@ -54,7 +57,6 @@ class Rendezvous:
 
     def __init__(self, role: Role) -> None:
         self._role = role
-        self._exchanges: Counter[str] = Counter()
         self._creates = False  # variables, since the last place
 
     @property
@@ -128,8 +130,8 @@ class Rendezvous:
         ClusterError
             If a task does not exchange its value within half an hour.
         """
-        number = self._exchanges[kind]
-        self._exchanges[kind] += 1
+        number = _exchanges[kind]
+        _exchanges[kind] += 1
         return self.exchange_once(f"{kind}/{number}", value, waits_for)
 
     def exchange_once(self, name: str, value: Any, waits_for: str) -> list[Any]:

@@ -32,8 +32,8 @@ _SOURCE_ROWS = 1000
 _PYTHON = re.compile(r"PyFunc")
 _RANDOM = re.compile(r"(?<!Stateless)Random|Stateful|RngReadAndSkip|Multinomial")
 
-# Of shard(), take() and skip(), and range().
-_PARTS = ("_num_shards", "_index", "_count", "_start", "_stop", "_step")
+# Of shard(), take() and skip(), range(), and shuffle().
+_PARTS = ("_num_shards", "_index", "_count", "_start", "_stop", "_step", "_seed", "_seed2")
 
 _SUSPECTS = {
     r"\b(default_rng|RandomState|Random)\(\s*\)": "no seed",

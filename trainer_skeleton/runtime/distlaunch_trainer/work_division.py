@@ -45,7 +45,7 @@ class Divided:
         ``(data, rows, global_rows)`` for each global batch: a task's rows of it, their number, and
         that of all tasks. Where it has none, the data have one row, which does not count.
     what
-        What is divided: the operations before ``batch``.
+        What is divided: ``batch``, and operations before it.
     """
 
     parts: Dataset
@@ -66,7 +66,7 @@ def divide_work_of(batches: Dataset, cluster: Cluster) -> Divided | None:
 def divide_work(batches: Dataset, task: int, tasks: int) -> Divided | None:
     """Return the rows ``task, task + tasks ...`` of each batch, of which only these are made.
 
-    None is returned where that cannot be done so that all rows stay the same, or saves nothing.
+    None is returned where that cannot be done so that all rows stay the same.
     """
     known = rows_in_batches(batches)
     specs = tf.nest.flatten(batches.element_spec)
@@ -106,7 +106,7 @@ class _Graph:
     def divide(self, task: int, tasks: int, size: int) -> str | None:
         """Take a task's elements before the operations that end with ``batch``, in batches of size.
 
-        Return what is divided, None if nothing is.
+        Return what is divided, None if the data set does not end with ``batch``.
         """
         (end,) = (node for node in self._graph.node if node.op == "_Retval")
         node = self._input(end)
@@ -123,9 +123,7 @@ class _Graph:
             elementwise.append(before)
         while elementwise and elementwise[-1].op not in _MAPS:
             elementwise.pop()
-        if not elementwise:
-            return None
-        self._shard_before(elementwise[-1], task, tasks)
+        self._shard_before(elementwise[-1] if elementwise else batch, task, tasks)
         self._set_input(batch, 1, self._constant("distlaunch/size", size, tf.int64))
         keeps = self._constant("distlaunch/keeps", False, tf.bool)
         self._set_input(batch, 2 if batch.op == "BatchDatasetV2" else 3, keeps)
@@ -133,8 +131,8 @@ class _Graph:
             for shape in changed.attr["output_shapes"].list.shape:
                 if not shape.unknown_rank:
                     shape.dim[0].size = -1
-        self._give_seeds_to(task)
-        return ", ".join(node.op for node in reversed(elementwise) if node.op in _MAPS)
+        self._give_seeds_to(task, [n.attr["f"].func.name for n in elementwise if n.op in _MAPS])
+        return ", ".join(n.op for n in (*reversed(elementwise), batch) if n.op in _MAPS | _BATCH)
 
     def dataset(self, spec: Any) -> Dataset:
         """Return the data set of the graph."""
@@ -190,12 +188,11 @@ class _Graph:
                 pending += [f.name for v in node.attr.values() for f in v.list.func]
         return nodes
 
-    def _give_seeds_to(self, task: int) -> None:
-        """Have the random operations of this task draw other numbers than those of other tasks."""
-        for function in self._graph.library.function:
-            for node in function.node_def:
-                if node.op in SEEDED_OPERATIONS and "seed2" in node.attr:
-                    node.attr["seed2"].i = replica_seed(node.attr["seed2"].i, task)
+    def _give_seeds_to(self, task: int, functions: list[str]) -> None:
+        """Have the random operations of functions draw other numbers than those of other tasks."""
+        for node in (node for function in functions for node in self._nodes_of(function)):
+            if node.op in SEEDED_OPERATIONS and "seed2" in node.attr:
+                node.attr["seed2"].i = replica_seed(node.attr["seed2"].i, task)
 
 
 def _is_dense(spec: Any) -> bool:
