@@ -8,8 +8,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Four at once: on two cores, some of them mostly wait for servers and timeouts.
-PYTEST := $(BIN)/python -m pytest --numprocesses=4 --dist=loadscope --no-loadscope-reorder
+# Three at once: on two cores, one of them mostly waits for servers and timeouts.
+PYTEST := $(BIN)/python -m pytest --numprocesses=3 --dist=loadscope --no-loadscope-reorder
 # Python compiles what it imports; pip would compile all of TensorFlow, for half a minute.
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 CANDIDATES := python3.13 python3.12 python3.11 python3.10 python3 python

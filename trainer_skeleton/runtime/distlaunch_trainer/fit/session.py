@@ -162,15 +162,16 @@ class Session:
             return function(*arguments.args, **arguments.kwargs)  # which refuses it
         check_same_strategy(model, self.cluster.strategy, "fit()")
         set_verbosity(values, is_chief=self.cluster.role.is_chief)
-        most = keras.config.max_epochs()  # for debugging
-        values["epochs"] = min(filter(None, (values["epochs"], most)), default=0)
+        if most := keras.config.max_epochs():  # for debugging
+            values["epochs"] = min(values["epochs"], most)
         self._calls += 1
         self._meet("fit()")
         self.model = model
         training, validation = self._fit_data(values)
         self.warn_of_layers(model)
         self._build(model, training, trains=True)
-        with self._checkpoints() as checkpoints, self._stopping(), _compared(training):
+        compared = _compared(training, validation)
+        with self._checkpoints() as checkpoints, self._stopping(), compared:
             self._loop = loop = self._make_loop(model, training, validation, checkpoints, values)
             self._report_start(training, values, loop.step)
             final = loop.run()
@@ -376,11 +377,12 @@ class Session:
             return function(*arguments.args, **arguments.kwargs)
         check_same_strategy(values["self"], self.cluster.strategy, "predict()")
         options = {"batch_size": values["batch_size"], "steps_per_epoch": values["steps"]}
-        adapter = keras_compat.data_adapter(values["x"], **options)
+        # In place of a generator, whose first batches it has read.
+        values["x"] = adapter = keras_compat.data_adapter(values["x"], **options)
         if adapter.num_batches == 1:
             return predict_alone(function, arguments)
         self._meet("predict()")
-        data = self._open(values["self"], values["x"], gathers_rows=True, **options)
+        data = self._open(values["self"], adapter, gathers_rows=True, **options)
         with _compared(data):
             return predict_together(function, arguments, data, self.cluster)
 
@@ -471,11 +473,12 @@ def _is_built(model: keras.Model) -> bool:
 
 
 @contextmanager
-def _compared(data: KerasData) -> Iterator[None]:
+def _compared(*data: KerasData | None) -> Iterator[None]:
     """Name the rows that differ between the tasks, if reading fails for that."""
     try:
         yield
     except tf.errors.OpError as error:
-        if data.comparison and data.comparison.problem:
-            raise DataError(data.comparison.problem) from error
+        for comparison in (each.comparison for each in data if each):
+            if comparison and comparison.problem:
+                raise DataError(comparison.problem) from error
         raise
