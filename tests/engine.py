@@ -11,6 +11,7 @@ installed with DISTLAUNCH_TEST_ENGINE=1.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import json
 import os
@@ -43,6 +44,7 @@ PROGRAMS = {
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 DOCKER = "/usr/bin/docker"
 TIMEOUT = 180  # seconds until it runs
+_PR_SET_CHILD_SUBREAPER = 36
 
 # Files in HOME; valid for as long as the lock on KEEPER is taken.
 IN_USE, KEEPER, STARTING = "in-use", "keeper", "starting"
@@ -165,6 +167,9 @@ def _started() -> Engine:
 
 def _keep() -> None:
     """Hold an engine until it has no users."""
+    # containerd leaves the shims of containers to the nearest process that adopts orphans. That
+    # must not be a test's, which kills what it has adopted when its local run ends.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     with (HOME / KEEPER).open("a") as kept, (HOME / IN_USE).open("w") as use:
         fcntl.flock(kept, fcntl.LOCK_EX)
         (HOME / SETTINGS).unlink(missing_ok=True)
