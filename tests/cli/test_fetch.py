@@ -77,7 +77,7 @@ def test_a_download_shows_a_bar_and_ctrl_c_does_not_wait_for_it(run, tmp_path):
             shown = ""
             while "] 40 %  2 MB of 5 MB, 0 of 1 file" not in shown:
                 shown += os.read(leader, 4096).decode()
-            assert cloud.hangs.wait(60)  # the part is counted before its download is asked for
+            assert cloud.hangs.wait(60)  # the part is counted before its download begins
             fetch.send_signal(signal.SIGINT)
             assert fetch.wait(10) == 130
         os.close(leader)

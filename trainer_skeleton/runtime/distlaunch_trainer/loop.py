@@ -131,7 +131,7 @@ class Loop:
         self._epochs_before = epochs_before
         self._validation_freq = validation_freq
         self._checkpoint_every = checkpoint_every
-        self.functions = self._steps = functions
+        self.functions = functions
         self._measurements = measurements
         self._audit = audit
         self._single_steps = single_steps
@@ -140,7 +140,9 @@ class Loop:
         self._launched = progress.step
         self._watchdog = StepWatchdog(cluster.role.name, step_timeout)
         self._callbacks = callbacks
-        self._run_state = RunState(model, self._steps, callbacks, cluster, report, options=options)
+        self._run_state = RunState(
+            model, self.functions, callbacks, cluster, report, options=options
+        )
         self._sees_batches = self._takes_bad_losses = False
         self._steps_per_execution = StepsPerExecution()
         self._evaluator: Evaluator | None = None
@@ -216,7 +218,7 @@ class Loop:
             If a task received a stop signal.
         """
         # Kept like the other iterators.
-        self._last_evaluator = Evaluator(self._model, self._steps, self._cluster, data)
+        self._last_evaluator = Evaluator(self._model, self.functions, self._cluster, data)
         steps = self._steps_per_execution.steps
         logs = self._last_evaluator.evaluate(steps, self._agree_to_stop)
         if logs is None:
@@ -243,7 +245,7 @@ class Loop:
         if self._validation is not None:
             self._evaluator = Evaluator(
                 self._model,
-                self._steps,
+                self.functions,
                 self._cluster,
                 self._validation,
                 callbacks=self._callbacks,
@@ -261,14 +263,14 @@ class Loop:
         self._reader.begin(progress.epoch_step, progress.step - progress.epoch_step)
         self._progress = replace(progress, position=self._reader.position)
         must_leave = self._train_epoch(epoch)
-        self._steps.synchronize()
+        self.functions.synchronize()
         if must_leave:
             self._time_epoch()
-            self._save(self._steps.metric_sums())
+            self._save(self.functions.metric_sums())
             self._leave()
         self._time_epoch()
         self._reader.end(self._progress.step - self._progress.epoch_step)
-        logs = self._steps.logs()
+        logs = self.functions.logs()
         if self._evaluator is not None and self._validates(number):
             logs |= {f"val_{name}": value for name, value in self._validate().items()}
         rate = rate_of_last_step(self._model)  # callbacks may set that of the next epoch
@@ -276,7 +278,7 @@ class Loop:
         # A task whose callback waits for others, e.g. in predict(), is named.
         self._cluster.rendezvous.meet(f"the end of epoch {number + 1} of fit()")
         must_stop = self._agree_to_stop()
-        measured = self._measurements.end_epoch(self._steps.timer)
+        measured = self._measurements.end_epoch(self.functions.timer)
         self._finish_epoch(epoch, logs, rate, measured)
         if must_stop and not self.is_done:
             self._leave()
@@ -325,11 +327,11 @@ class Loop:
     def _write_if_due(self, step: int, end: int) -> None:
         """Write scalars and a checkpoint after a step of the epoch that ends with ``end``."""
         if self._measurements.is_due(step):
-            self._measurements.write(step, self._steps.logs())
+            self._measurements.write(step, self.functions.logs())
         if self._is_checkpoint_due(step) and step < end:
-            self._steps.synchronize()
+            self.functions.synchronize()
             self._time_epoch()
-            self._save(self._steps.metric_sums())
+            self._save(self.functions.metric_sums())
 
     def _time_epoch(self) -> None:
         """Take the time that the training of the epoch took so far."""
@@ -377,7 +379,7 @@ class Loop:
             self._run_state.begin("on_train_batch_begin", first - start)
         # Only the first step shows whether replicas exchange rows of sparse gradients.
         is_first = not self._steps_per_execution.is_measured
-        is_single = is_first or self._single_steps or self._steps.gathers_rows
+        is_single = is_first or self._single_steps or self.functions.gathers_rows
         batches = reader.next_batch() if reader.may_end_early else reader.iterator
         if batches is None:
             self._run_state.end("on_train_batch_begin")
@@ -387,7 +389,7 @@ class Loop:
         started = time.perf_counter()
         values = [*map(float, signals), self._proposed_steps_per_execution()]
         with self._profile.trace(first):
-            results = self._steps.train(
+            results = self.functions.train(
                 batches,
                 tf.constant(end - first),
                 tf.constant(values),
@@ -404,7 +406,7 @@ class Loop:
             self._model.stop_training = bool(has_ended)
             self._progress = replace(self._progress, stopped=bool(has_ended))
             return bool(must_stop)
-        self._steps.keep_logs(results)
+        self.functions.keep_logs(results)
         self._profile.stop(end)
         loss = float(results.loss)
         self._watchdog.progress()
@@ -412,8 +414,8 @@ class Loop:
         examples = self._progress.epoch_examples + int(results.rows)
         self._progress = replace(self._progress, step=end, epoch_examples=examples)
         if not self._steps_per_execution.is_measured:  # of this process
-            if self._steps.graph and not first:
-                self._report.graph(self._steps.graph)
+            if self.functions.graph and not first:
+                self._report.graph(self.functions.graph)
             self._warn_of_unsaved_draws(first)
         self._steps_per_execution.measure(launched.started, end - first)
         self._steps_per_execution.steps = max(1, round(float(proposed)))
@@ -427,7 +429,7 @@ class Loop:
 
     def _warn_of_unsaved_draws(self, first: int) -> None:
         """Warn of a resumed run, whose first step is known, that draws other random numbers."""
-        if first and self._steps.graph and (draws := unsaved_draws(self._steps.graph)):
+        if first and self.functions.graph and (draws := unsaved_draws(self.functions.graph)):
             self._report.warn(
                 f"the model draws by tf.random ({', '.join(draws)}), whose state no checkpoint "
                 f"holds: this run draws other numbers than one that was not interrupted; "
@@ -441,7 +443,7 @@ class Loop:
             steps = self._model.steps_per_execution  # also of a shorter one, as `fit` counts
         last = block.start - self._progress.epoch_step + steps - 1
         needs_logs = self._sees_batches or self._shows_steps
-        self._callbacks.on_train_batch_end(last, self._steps.logs() if needs_logs else None)
+        self._callbacks.on_train_batch_end(last, self.functions.logs() if needs_logs else None)
         self._run_state.end("on_train_batch_begin")
 
     def _proposed_steps_per_execution(self) -> float:
@@ -468,7 +470,7 @@ class Loop:
 
     def _validate(self) -> dict[str, Any]:
         assert self._evaluator is not None
-        counts = self._steps.metric_sums()
+        counts = self.functions.metric_sums()
         logs = self._evaluator.evaluate(self._steps_per_execution.steps, self._agree_to_stop)
         if logs is None:
             self._save(counts)
@@ -508,7 +510,7 @@ class Loop:
             is_printed=self._prints_epochs,
         )
         self._watchdog.end_epoch()
-        self._save(self._steps.metric_sums())
+        self._save(self.functions.metric_sums())
 
     def _save(self, sums: list[tf.Tensor]) -> None:
         """Save on the chief, with the counts of all tasks' metrics."""

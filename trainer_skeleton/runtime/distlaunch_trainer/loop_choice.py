@@ -17,9 +17,9 @@ from .parameter_server.worker_step import check_has_no_step
 from .profile import Profile
 from .run_start import JoinedRun
 from .step_functions import StepFunctions
+from .step_watchdog import STEP_TIMEOUT
 
-# Seconds: tasks that wait for each other cost the price of all, and one alone waits for its data.
-_TIMEOUT, _TIMEOUT_ALONE = 600, 1800
+_TIMEOUT_ALONE = 1800.0  # seconds of a task that waits for its data alone
 
 
 def create_loop(
@@ -55,7 +55,7 @@ def create_loop(
     timeout = settings.step_timeout
     if timeout is None:
         is_alone = joined.cluster.role.num_workers == 1 and joined.servers is None
-        timeout = _TIMEOUT_ALONE if is_alone else _TIMEOUT
+        timeout = _TIMEOUT_ALONE if is_alone else STEP_TIMEOUT
     common = {
         "checkpoints": joined.checkpoints,
         "report": joined.report,

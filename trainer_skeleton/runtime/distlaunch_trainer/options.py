@@ -95,7 +95,7 @@ def _is_chief() -> bool:
         return True
 
 
-def _at_least(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
+def at_least(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
     def number(text: str) -> int:
         value = int(text)
         if value < least:
@@ -151,11 +151,11 @@ def parser(
     """Return the parser of the trainer's options; a program may add its own."""
     options = _OptionParser(prog=prog, description=description, allow_abbrev=False)
     add = options.add_argument
-    add("--epochs", type=_at_least(1), default=5, help="epochs in all (%(default)s)")
+    add("--epochs", type=at_least(1), default=5, help="epochs in all (%(default)s)")
     batch = options.add_mutually_exclusive_group()
-    batch.add_argument("--batch-size", type=_at_least(1), help="rows of a step per replica (32)")
+    batch.add_argument("--batch-size", type=at_least(1), help="rows of a step per replica (32)")
     batch.add_argument(
-        "--global-batch-size", type=_at_least(1), help="rows of a step over all replicas"
+        "--global-batch-size", type=at_least(1), help="rows of a step over all replicas"
     )
     add("--job-dir", help="folder or gs:// URL to write to (from AIP_MODEL_DIR, else ./job)")
     add(
@@ -208,12 +208,12 @@ def parser(
     )
     add(
         "--steps-per-epoch",
-        type=_at_least(1),
+        type=at_least(1),
         help="steps after which an epoch is reported (as many as see every example once)",
     )
     add(
         "--seed",
-        type=_at_least(0, 2**32 - 1),
+        type=at_least(0, 2**32 - 1),
         help="of the weights, the order of the data and the random numbers of layers (0)",
     )
     add(
@@ -223,7 +223,7 @@ def parser(
     )
     add(
         "--shards",
-        type=_at_least(1, 10_000),
+        type=at_least(1, 10_000),
         help="logical shards of the data: clusters whose size divides it train alike (240)",
     )
     add(
@@ -233,7 +233,7 @@ def parser(
     )
     add(
         "--shuffle",
-        type=_at_least(0),
+        type=at_least(0),
         metavar="EXAMPLES",
         help="examples to shuffle among where not all fit into memory; 0 keeps their order (10000)",
     )
@@ -244,19 +244,19 @@ def parser(
     )
     add(
         "--parallel-reads",
-        type=_at_least(1),
+        type=at_least(1),
         metavar="N",
         help="ranges of records read at once per replica (4, from a bucket 16)",
     )
     add(
         "--parallel-calls",
-        type=_at_least(1),
+        type=at_least(1),
         metavar="N",
         help="examples parsed at once per replica (autotuned)",
     )
     add(
         "--prefetch",
-        type=_at_least(0),
+        type=at_least(0),
         metavar="BATCHES",
         help="batches made ahead (autotuned)",
     )
@@ -278,7 +278,7 @@ def parser(
     )
     add(
         "--checkpoint-every",
-        type=_at_least(0),
+        type=at_least(0),
         default=0,
         metavar="STEPS",
         help="steps between checkpoints, besides those at the end of each epoch (none)",
@@ -328,7 +328,7 @@ def parser(
     )
     add(
         "--scalars-every",
-        type=_at_least(0),
+        type=at_least(0),
         default=0,
         metavar="STEPS",
         help="write scalars for TensorBoard every so many steps too; 0: after each epoch only (0)",
@@ -346,7 +346,7 @@ def parser(
     )
     add(
         "--step-timeout",
-        type=_at_least(0),
+        type=at_least(0),
         metavar="SECONDS",
         help="time without a finished step after which a task ends; 0 for none (600, 1800 for a "
         "task alone)",

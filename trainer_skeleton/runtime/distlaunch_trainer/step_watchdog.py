@@ -17,6 +17,9 @@ from contextlib import AbstractContextManager
 from . import messages
 from .explain import user_location
 
+STEP_TIMEOUT = 600.0
+"""Seconds, unless the user sets others: tasks that wait for each other cost the price of all."""
+
 _PEERS_FIRST_SECONDS = 5.0
 _FIRST_EPOCH_SECONDS = 600.0
 

@@ -124,9 +124,9 @@ class _Graph:
         while elementwise and elementwise[-1].op not in _MAPS:
             elementwise.pop()
         self._shard_before(elementwise[-1] if elementwise else batch, task, tasks)
-        self._set_input(batch, 1, self._constant("distlaunch/size", size, tf.int64))
+        batch.input[1] = self._constant("distlaunch/size", size, tf.int64)
         keeps = self._constant("distlaunch/keeps", False, tf.bool)
-        self._set_input(batch, 2 if batch.op == "BatchDatasetV2" else 3, keeps)
+        batch.input[2 if batch.op == "BatchDatasetV2" else 3] = keeps
         for changed in (batch, *after):
             for shape in changed.attr["output_shapes"].list.shape:
                 if not shape.unknown_rank:
@@ -144,9 +144,6 @@ class _Graph:
     def _input(self, node: Any) -> Any:
         return self._nodes[node.input[0].partition(":")[0]]
 
-    def _set_input(self, node: Any, number: int, name: str) -> None:
-        node.input[number] = name
-
     def _constant(self, name: str, value: Any, dtype: tf.DType) -> str:
         node = self._graph.node.add(name=name, op="Const")
         node.attr["dtype"].type = dtype.as_datatype_enum
@@ -162,7 +159,7 @@ class _Graph:
         for name in ("output_types", "output_shapes"):
             key = name if name in source.attr else "Toutput_types"
             shard.attr[name].CopyFrom(source.attr[key])
-        self._set_input(node, 0, shard.name)
+        node.input[0] = shard.name
 
     def _is_elementwise(self, function: str) -> bool:
         """Return whether a function computes the same of an element wherever it is called.

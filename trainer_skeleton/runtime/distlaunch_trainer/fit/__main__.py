@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 
+from distlaunch_trainer.options import at_least
 from distlaunch_trainer.process import launch
 
 from .program import LEGACY_KERAS, Program
@@ -38,10 +39,17 @@ def parser() -> argparse.ArgumentParser:
     )
     add(
         "--checkpoint-every",
-        type=int,
+        type=at_least(0),
         default=0,
         metavar="STEPS",
         help="save after so many steps, and at the end of each epoch",
+    )
+    add(
+        "--step-timeout",
+        type=at_least(0),
+        metavar="SECONDS",
+        help="time without a finished step after which a task ends; 0 for none (600, 0 for a task "
+        "alone)",
     )
     add(
         "--sync-batch-norm",

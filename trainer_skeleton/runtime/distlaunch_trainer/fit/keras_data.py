@@ -157,7 +157,7 @@ class KerasReader(Reader):
         self._skipped = 0
 
     @property
-    def steps(self) -> int | None:  # type: ignore[override]
+    def steps(self) -> int | None:
         """The steps of this epoch; None if only reading shows it."""
         if self._num_batches is None:
             return self._requested
@@ -165,7 +165,7 @@ class KerasReader(Reader):
         return left if self._requested is None else min(self._requested, left)
 
     @property
-    def may_end_early(self) -> bool:  # type: ignore[override]
+    def may_end_early(self) -> bool:
         """Whether there may be fewer."""
         return self._data.num_batches is None and not self._data.is_endless
 

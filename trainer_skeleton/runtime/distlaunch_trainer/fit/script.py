@@ -151,6 +151,7 @@ def _session(
             stop,
             checkpoints_dir=checkpoints_dir,
             checkpoint_every=options.checkpoint_every,
+            step_timeout=options.step_timeout,
             sync_batch_norm=options.sync_batch_norm,
         )
     from .legacy import LegacySession  # needs tf_keras

@@ -29,6 +29,7 @@ from distlaunch_trainer.normalization import replica_count_warnings
 from distlaunch_trainer.rendezvous import LOADING
 from distlaunch_trainer.report import Report
 from distlaunch_trainer.step_functions import StepFunctions
+from distlaunch_trainer.step_watchdog import STEP_TIMEOUT
 from distlaunch_trainer.stop_signal import StopSignal
 from distlaunch_trainer.storage import join, make_folder
 from distlaunch_trainer.strategy import check_same_strategy
@@ -38,7 +39,6 @@ from .keras_data import Caller, KerasData, open_data
 from .prediction import predict_alone, predict_together
 
 AFTER_FIT = "outside of fit(): what fit() has done is saved"
-_TIMEOUT = 600.0  # seconds of a step, after which tasks that wait for each other end
 
 
 class Session:
@@ -56,6 +56,8 @@ class Session:
         The folder for checkpoints.
     checkpoint_every
         Steps between checkpoints; 0 for one at the end of each epoch only.
+    step_timeout
+        Seconds without a finished step after which this task ends, 0 for none; None: the default.
     sync_batch_norm
         Whether all batch normalizations take their statistics from all replicas.
 
@@ -87,9 +89,13 @@ class Session:
         *,
         checkpoints_dir: str,
         checkpoint_every: int = 0,
+        step_timeout: float | None = None,
         sync_batch_norm: bool = False,
     ) -> None:
         self._checkpoint_every = checkpoint_every
+        if step_timeout is None:
+            step_timeout = STEP_TIMEOUT if cluster.role.num_workers > 1 else 0.0
+        self._step_timeout = step_timeout
         self._sync_batch_norm = sync_batch_norm
         self.cluster = cluster
         self.report = report
@@ -218,7 +224,7 @@ class Session:
         saved = checkpoints.latest() if cluster.role.is_chief else None
         start = agreed_state(cluster, saved and saved.state)
         callbacks = Callbacks(
-            flatten(values["callbacks"]),
+            _flatten(values["callbacks"]),
             model,
             epochs=values["epochs"],
             steps=training.steps,
@@ -245,7 +251,7 @@ class Session:
             epochs_before=len(self.epochs),
             validation_freq=values["validation_freq"],
             checkpoint_every=self._checkpoint_every,
-            step_timeout=_TIMEOUT if cluster.role.num_workers > 1 else 0.0,
+            step_timeout=self._step_timeout,
             prints_epochs=False,
         )
         if start is not None:
@@ -314,7 +320,7 @@ class Session:
         return self._own_cluster
 
     def _functions(self, model: keras.Model) -> StepFunctions:
-        """Return the functions of a model's steps, which ``compile()`` makes anew."""
+        """Return the functions of a model's steps, which end with ``compile()``."""
         if not isinstance(model.train_function, StepFunctions):
             model.train_function = StepFunctions(
                 model, self._cluster_of(model).strategy, synchronize=self._sync_batch_norm
@@ -340,7 +346,7 @@ class Session:
         functions = self._functions(model)
         functions.synchronize()
         given = values["callbacks"]
-        own = any(has_hook(callback, TEST_HOOKS) for callback in flatten(given))
+        own = any(has_hook(callback, TEST_HOOKS) for callback in _flatten(given))
         hooks = self.rendezvous.exchange("batch hooks", own, "to call evaluate()")
         callbacks = self._callback_list(given, model, data, values["verbose"])
         evaluator = Evaluator(
@@ -460,7 +466,7 @@ class Session:
         self.call = self.rendezvous.meet(action)
 
 
-def flatten(given: Any) -> list[keras.callbacks.Callback]:
+def _flatten(given: Any) -> list[keras.callbacks.Callback]:
     """Return the callbacks that a script gives: None, one, a list or a `CallbackList`."""
     if isinstance(given, keras.callbacks.CallbackList):
         return list(given.callbacks)

@@ -103,7 +103,7 @@ class CoordinatorLoop:
         self._epochs = epochs
         self._checkpoint_every = checkpoint_every
         self._watchdog = StepWatchdog(chief.role.name, step_timeout)
-        self.functions = self._steps = StepFunctions(model, chief.strategy)
+        self.functions = StepFunctions(model, chief.strategy)
         self._callbacks = Callbacks(
             list(callbacks),
             model,
@@ -119,11 +119,11 @@ class CoordinatorLoop:
                 "the same time: use its hooks for epochs"
             )
         self._run_state = RunState(
-            model, self._steps, self._callbacks, chief, report, options=options
+            model, self.functions, self._callbacks, chief, report, options=options
         )
         self._chief = chief
         self._evaluator = validation and Evaluator(
-            model, self._steps, chief, validation, callbacks=self._callbacks
+            model, self.functions, chief, validation, callbacks=self._callbacks
         )
         self._last_event = 0.0
 
@@ -197,7 +197,7 @@ class CoordinatorLoop:
         TrainingStopped
             If the chief received a stop signal.
         """
-        evaluator = Evaluator(self._model, self._steps, self._chief, data)
+        evaluator = Evaluator(self._model, self.functions, self._chief, data)
         logs = evaluator.evaluate(_EVALUATION_STEPS, lambda: self._stop.received)
         if logs is None:
             self._leave_saved()
@@ -219,7 +219,7 @@ class CoordinatorLoop:
         self._pull()
         if self._stop.received:
             self._leave()
-        logs = self._steps.logs()
+        logs = self.functions.logs()
         if self._evaluator is not None:
             logs |= {f"val_{name}": value for name, value in self._validate().items()}
         rate = rate_of_last_step(self._model)  # callbacks may set that of the next epoch
@@ -263,7 +263,7 @@ class CoordinatorLoop:
                 "clip the gradients (clipnorm) or look for bad values in the data; the last "
                 "checkpoint is kept"
             )
-        for variable, added in zip(self._steps.metric_variables, result.metrics, strict=True):
+        for variable, added in zip(self.functions.metric_variables, result.metrics, strict=True):
             variable.assign_add(added)
         examples = self._progress.epoch_examples + result.rows
         self._progress = replace(self._progress, step=step, epoch_examples=examples)
@@ -280,7 +280,7 @@ class CoordinatorLoop:
 
     def _validate(self) -> dict[str, Any]:
         assert self._evaluator is not None
-        counts = self._steps.metric_sums()
+        counts = self.functions.metric_sums()
         logs = self._evaluator.evaluate(_EVALUATION_STEPS, self._must_stop)
         if logs is None:
             self._save(counts)
@@ -310,7 +310,7 @@ class CoordinatorLoop:
 
     def _save(self, sums: list[tf.Tensor] | None = None) -> None:
         self._checkpoints.wait()  # memory holds one set of values at a time
-        sums = self._steps.metric_sums() if sums is None else sums
+        sums = self.functions.metric_sums() if sums is None else sums
         checkpoint = self._run_state.collect(self._progress, sums)
         self._progress = checkpoint.state.progress
         self._checkpoints.save(checkpoint)
