@@ -51,3 +51,12 @@ def test_which_keras_a_script_is_for(project, source, expected):
 def test_a_program_that_is_not_there(words, message):
     with pytest.raises(TrainerError, match=message):
         Program.of(parser().parse_args(words)).run()
+
+
+def test_options_before_a_script():
+    """`--step-timeout` is what a task names that ends because no step has."""
+    options = parser().parse_args(["--step-timeout=5", "--checkpoint-every=3", "train.py", "--x=1"])
+    assert (options.step_timeout, options.checkpoint_every, options.args) == (5, 3, ["--x=1"])
+    for option in ("--step-timeout=-1", "--checkpoint-every=-1"):
+        with pytest.raises(SystemExit):
+            parser().parse_args([option, "train.py"])
