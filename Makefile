@@ -24,7 +24,7 @@ QUICK_PACKAGES := google-api-python-client hypothesis jsonschema pytest pytest-t
 
 ROUNDS := 3
 
-.PHONY: help demo test quick fuzz laws docs-test bench gpu-image check
+.PHONY: help demo test quick fuzz laws docs-test bench wheels gpu-image check
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
@@ -59,7 +59,7 @@ laws: $(VENV)/.test ## Run the long tests of promises: one job per launch, model
 	  tests/trainer_skeleton/runs/test_evaluator.py tests/trainer_skeleton/runs/test_learning_rate.py \
 	  tests/trainer_skeleton/runs/test_starters.py \
 	  tests/trainer_skeleton/runs/test_downloaded_starters.py \
-	  tests/trainer_skeleton/test_input_laws.py tests/trainer_skeleton/test_run_state.py
+	  tests/trainer_skeleton/input/test_input_laws.py tests/trainer_skeleton/loop/test_run_state.py
 	@DISTLAUNCH_TEST_LAWS=1 DISTLAUNCH_TEST_TWO_DEVICES=1 $(PYTEST) --numprocesses=2 --timeout=1800 \
 	  tests/trainer_skeleton/runs/test_promises.py tests/trainer_skeleton/runs/test_zoo.py
 
@@ -71,6 +71,11 @@ bench: $(VENV)/.test ## Run all benchmarks; fail where a ratio is beyond its lim
 	@failed=; for script in $(filter-out benchmarks/common.py,$(wildcard benchmarks/*.py)); do \
 	  echo "== $$script"; $(BIN)/python $$script || failed="$$failed $$script"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+
+wheels: $(VENV)/.test ## Build the wheels of distlaunch and of the trainer alone, in dist/
+	@for folder in . trainer_skeleton/runtime; do \
+	  $(BIN)/python -m build --no-isolation --wheel --outdir dist $$folder >/dev/null || exit; \
+	done; ls dist/*.whl
 
 gpu-image: $(VENV)/.test ## Build the GPU image with Docker and without, and verify it (10 GB, 20 min)
 	@$(BIN)/python tools/gpu_image.py

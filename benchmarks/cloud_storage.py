@@ -49,9 +49,10 @@ def requests_of_a_checkpoint(storage: CloudStorage) -> Counter[str]:
     """Return the requests of the last of four checkpoints, by their methods."""
     import numpy as np
 
-    from distlaunch_trainer.checkpoints import Checkpoints, Progress
-    from distlaunch_trainer.cluster import Role
-    from distlaunch_trainer.report import Report
+    from distlaunch_trainer.cluster.role import Role
+    from distlaunch_trainer.report.report import Report
+    from distlaunch_trainer.saving.checkpoints import Checkpoints
+    from distlaunch_trainer.training_state import Progress
 
     checkpoints = Checkpoints("gs://job/checkpoints", Report(Role(), "logs"))
     values = [np.ones(shape, np.float32) for shape in VALUES]

@@ -22,8 +22,8 @@ import tensorflow as tf
 from common import Limit, alternate, options, show, verdict
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "trainer_skeleton/base"))
-from distlaunch_trainer.record_index import scan
-from distlaunch_trainer.tfrecord_scanner import masked_crc
+from distlaunch_trainer.input.records.record_index import scan
+from distlaunch_trainer.input.records.tfrecord_scanner import masked_crc
 
 if TYPE_CHECKING:
     from collections.abc import Callable

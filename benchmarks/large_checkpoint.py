@@ -49,7 +49,8 @@ def main() -> int:
 
 def measure_in_task(results: Path, rounds: int) -> None:
     """Measure in a task of the cluster; the chief writes the figures."""
-    from distlaunch_trainer.cluster import Cluster, connect, role_from
+    from distlaunch_trainer.cluster.collectives import Cluster, connect
+    from distlaunch_trainer.cluster.role import role_from
 
     role = role_from(os.environ)
     cluster = Cluster(role, connect(role))
@@ -66,7 +67,7 @@ def ways_of(cluster: Any) -> dict[str, Callable[[], Any]]:
     import numpy as np
     import tensorflow as tf
 
-    from distlaunch_trainer.model_state import ModelState
+    from distlaunch_trainer.model.model_state import ModelState
 
     with cluster.strategy.scope():
         model = keras.applications.ResNet50(weights=None, input_shape=(64, 64, 3))

@@ -21,7 +21,7 @@ BATCH_SIZE, EPOCHS = 64, 6
 # Appended to model.py: both functions in one process, and the seconds of each execution.
 ALTERNATE = """
 import atexit, json, time
-from distlaunch_trainer import step_functions
+from distlaunch_trainer.step import step_functions
 
 SECONDS = []
 _init, _train = step_functions.StepFunctions.__init__, step_functions.StepFunctions.train

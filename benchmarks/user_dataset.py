@@ -23,9 +23,9 @@ import tensorflow as tf
 from common import Limit, alternate, options, show, verdict
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "trainer_skeleton/runtime"))
-from distlaunch_trainer.cluster import Role
-from distlaunch_trainer.shard_policy import open_batches
-from distlaunch_trainer.user_dataset import dataset_source
+from distlaunch_trainer.cluster.role import Role
+from distlaunch_trainer.input.user_data.shard_policy import open_batches
+from distlaunch_trainer.input.user_data.user_dataset import dataset_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

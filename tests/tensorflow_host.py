@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+# Of OpenBLAS, and of the allocator of pyarrow, which Keras imports by pandas.
+WITHOUT_THREADS = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
 # What takes a command long to import, without threads, which cannot be forked.
 COMMAND_IMPORTS = (
     "click",
@@ -82,7 +87,7 @@ def running(*imports: str, **environment: str) -> Iterator[PythonHost]:
         process = subprocess.Popen(
             [sys.executable, __file__, str(theirs.fileno()), *imports],
             # A process with threads cannot fork.
-            env=os.environ | environment | {"OPENBLAS_NUM_THREADS": "1"},
+            env=os.environ | environment | WITHOUT_THREADS,
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             start_new_session=True,
@@ -114,7 +119,8 @@ def _serve(control: socket.socket, imports: list[str]) -> Callable[[], None] | N
     """Fork for every command until the other end is closed; return what a fork is to run."""
     for name in imports:
         importlib.import_module(name)
-    del os.environ["OPENBLAS_NUM_THREADS"]
+    for name in WITHOUT_THREADS:
+        del os.environ[name]
     assert threading.active_count() == 1
     gc.freeze()  # at its exit, a fork would take a second to collect what it never used
     while True:

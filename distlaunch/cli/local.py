@@ -73,6 +73,12 @@ NEWEST = ""  # the value of --resume without a job
 )
 @options.devices
 @click.option("--audit", is_flag=True, help="Verify that each epoch has each example exactly once.")
+@click.option(
+    "--shared-folder",
+    "shares_folder",
+    is_flag=True,
+    help="Run all tasks of a script in this folder (default: workers get copies of it).",
+)
 @options.overrides
 @click.option("--docker", is_flag=True, help="Run the job's image, a container per task.")
 @options.notify

@@ -98,12 +98,9 @@ class EpochCounts:
     def __init__(self, examples: int) -> None:
         self.rows: Counter[str] = Counter()
         self._counts = bytearray(examples)
-        self._unknown = 0
 
-    def add(self, task: str, runs: Iterable[tuple[int, int]], unknown: int) -> None:
-        """Count runs (first, count) of examples, and rows of no known example."""
-        self._unknown += unknown
-        self.rows[task] += unknown
+    def add(self, task: str, runs: Iterable[tuple[int, int]]) -> None:
+        """Count runs (first, count) of examples."""
         for first, count in runs:
             run = slice(first, first + count)
             self._counts[run] = self._counts[run].translate(_ONE_MORE)
@@ -114,13 +111,12 @@ class EpochCounts:
         never = self._counts.count(0) if is_whole else 0
         often = len(self._counts) - self._counts.count(0) - self._counts.count(1)
         violations = [
-            (never, "example", "never seen", self._positions(_NEVER)),
-            (often, "example", "seen more than once", self._positions(_OFTEN)),
-            (self._unknown, "row", "of no known example", ""),
+            (never, "never seen", self._positions(_NEVER)),
+            (often, "seen more than once", self._positions(_OFTEN)),
         ]
         return ", ".join(
-            f"{plural(count, noun)} {'was' if count == 1 else 'were'} {text}{positions}"
-            for count, noun, text, positions in violations
+            f"{plural(count, 'example')} {'was' if count == 1 else 'were'} {text}{positions}"
+            for count, text, positions in violations
             if count
         )
 
@@ -181,7 +177,7 @@ class TaskReport:
         if end <= self._limit:
             if epoch not in self._epochs:
                 self._epochs[epoch] = EpochCounts(self.plan.examples)
-            self._epochs[epoch].add(self.task, event["positions"], event.get("unknown", 0))
+            self._epochs[epoch].add(self.task, event["positions"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,11 @@ Message = dict[str, Any]
 _PATIENCE = 10.0  # seconds to kill everything in
 _CHUNK = 1 << 16
 _TRAINER = "distlaunch_trainer"  # the package
+_WITHOUT_THREADS = {
+    "OPENBLAS_NUM_THREADS": "1",
+    # Keras imports pandas where it is installed, and that pyarrow with its allocator.
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
 
 
 class Channel:
@@ -208,9 +213,8 @@ def _reaped(process: int) -> Iterator[Message]:
 
 def _import_common(work_dirs: set[str]) -> None:
     """Import what tasks use without starting a thread: a process with threads cannot be forked."""
-    variable = "OPENBLAS_NUM_THREADS"
-    before = os.environ.get(variable)
-    os.environ[variable] = "1"
+    before = {name: os.environ.get(name) for name in _WITHOUT_THREADS}
+    os.environ.update(_WITHOUT_THREADS)
     for module in ("tensorflow", "keras"):
         with contextlib.suppress(ModuleNotFoundError):
             __import__(module)
@@ -218,10 +222,11 @@ def _import_common(work_dirs: set[str]) -> None:
     if not any(Path(folder, _TRAINER).exists() for folder in work_dirs):
         with contextlib.suppress(Exception):
             __import__(f"{_TRAINER}.run")
-    if before is None:
-        del os.environ[variable]
-    else:
-        os.environ[variable] = before
+    for name, value in before.items():
+        if value is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = value
 
 
 def main() -> None:

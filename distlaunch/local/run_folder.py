@@ -73,6 +73,10 @@ class RunFolder:
         """The folder for the tasks' output."""
         return self.path / "task-logs"
 
+    def task_folder(self, task: Task) -> Path:
+        """Return the working folder of a task that has one of its own."""
+        return self.path / "work" / _stem(task)
+
     @property
     def lock_file(self) -> Path:
         """The file whose lock the launcher of a run holds."""

@@ -84,6 +84,7 @@ class RunOptions:
     restarts: int = 0  # of the whole group, after failures
     faults: tuple[Fault, ...] = ()  # injected in the first attempt
     audit: bool = False  # whether the program reports which examples it trains on
+    shares_folder: bool = False  # whether all tasks of a script run in the project's folder
     is_contained: bool = False  # whether the job's image runs
     is_debug: bool = False
     # Of each training task; None: the cores are divided among the tasks. Where there are fewer

@@ -14,6 +14,7 @@ from distlaunch.local.attempt import Attempt
 from distlaunch.local.host_resources import has_cpu_tensorflow, share_out, this_machine
 from distlaunch.local.ports import HOST, HeldPorts, is_taken
 from distlaunch.local.stop_policy import Done, Failure, Stopped
+from distlaunch.local.task_folders import task_folders
 from distlaunch.local.task_plan import PEER_TIMEOUT, common_environment, plan_task
 from distlaunch.stop_signals import StopSignals
 
@@ -145,12 +146,14 @@ class Runner:
 
     def _plans(self, folder: AttemptFolder, ports: tuple[int, ...]) -> dict[Task, TaskPlan]:
         addresses = {task: f"{HOST}:{port}" for task, port in zip(self._tasks, ports, strict=True)}
+        folders = task_folders(self._spec, self._tasks)
         return {
             task: plan_task(
                 self._env,
                 self._spec,
                 task,
                 share,
+                work_dir=folders[task],
                 addresses=addresses,
                 attempt=folder,
                 restarts=self._restarts,

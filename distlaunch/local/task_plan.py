@@ -88,6 +88,7 @@ def plan_task(
     task: Task,
     share: Share,
     *,
+    work_dir: Path,
     addresses: Mapping[Task, str],
     attempt: AttemptFolder,
     restarts: int,
@@ -116,7 +117,7 @@ def plan_task(
         argv=argv,
         is_module=program.kind == "module",
         env=env,
-        work_dir=str(spec.work_dir),
+        work_dir=str(work_dir),
         cores=cores,
         container=name,
     )

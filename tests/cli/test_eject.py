@@ -25,14 +25,14 @@ def test_eject_copies_the_package_and_keeps_changes(run, tmp_path):
     expected = "distlaunch_trainer/: runs and images now use this copy\n"
     assert done == (0, f"wrote {len(files)} files to {expected}", "")
     assert run("eject", cwd=folder).out == f"wrote 0 files to {expected}"
-    (copy / "plan.py").write_text("# mine\n")
+    (copy / "options.py").write_text("# mine\n")
     refused = run("eject", cwd=folder)
-    message = "distlaunch: error: distlaunch_trainer/plan.py would be overwritten"
+    message = "distlaunch: error: distlaunch_trainer/options.py would be overwritten"
     assert (refused.code, refused.err.startswith(message)) == (1, True)
     forced = run("eject", "--force", cwd=folder)
-    kept = "kept distlaunch_trainer/plan.py as distlaunch_trainer/plan.py.bak\n"
+    kept = "kept distlaunch_trainer/options.py as distlaunch_trainer/options.py.bak\n"
     assert forced.out == f"{kept}wrote 1 file to {expected}"
-    assert (copy / "plan.py.bak").read_text() == "# mine\n"
+    assert (copy / "options.py.bak").read_text() == "# mine\n"
 
 
 def test_a_run_uses_the_copy_of_the_project(cli, run, tmp_path):

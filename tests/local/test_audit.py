@@ -57,7 +57,6 @@ def lines(*attempts: dict[str, list[dict]]) -> list[str]:
             [seen(0, 2, [[0, 10], *([9, 1] for _ in range(300))])],
             "epoch 1: 1 example was seen more than once (positions 9: 255 times or more)",
         ),
-        ([seen(0, 2, ALL, unknown=2000)], "epoch 1: 2,000 rows were of no known example"),
         (
             [seen(0, 2, ALL), seen(4, 6, ALL), step(7)],
             "no example is reported of 2 of 4 epochs",

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from distlaunch_trainer.cluster import Cluster, Role
+from distlaunch_trainer.cluster.collectives import Cluster
+from distlaunch_trainer.cluster.role import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

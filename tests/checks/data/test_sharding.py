@@ -19,7 +19,7 @@ GOLDEN = json.loads((TESTS / "golden" / "plan.json").read_text())["cases"]
 
 sys.path.insert(0, str(TESTS.parent / "trainer_skeleton" / "base"))
 from distlaunch_trainer.errors import PlanError  # noqa: E402 - found by the path just set
-from distlaunch_trainer.plan import BatchPlan, SharedBatchPlan, coverage_note  # noqa: E402
+from distlaunch_trainer.input.order.plan import BatchPlan, SharedBatchPlan, coverage_note  # noqa: E402
 
 sys.path.pop(0)
 

@@ -92,7 +92,7 @@ def test_a_namespace_package_is_looked_into(bundled):
     [
         ("", "import numpy, h5py, google.protobuf"),  # required by TensorFlow
         ("", "from trainer import __version__"),
-        ("", "import distlaunch_trainer, distlaunch_trainer.plan"),  # of the image's environment
+        ("", "import distlaunch_trainer, distlaunch_trainer.options"),  # of the image's environment
         ("Scikit_Learn==1.7.0", "from sklearn import metrics"),
         ("opencv-python-headless==4.11.0.86", "import cv2"),
         ("google-cloud-storage", "from google.cloud import storage"),

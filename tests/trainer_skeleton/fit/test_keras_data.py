@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from distlaunch_trainer import keras_compat
-from distlaunch_trainer.checkpoints import Progress
-from distlaunch_trainer.fit.keras_data import Caller, open_data
+from distlaunch_trainer.fit.open_data import Caller, open_data
+from distlaunch_trainer.keras_compat import fit_calls
+from distlaunch_trainer.training_state import Progress
 
 from ..conftest import task_of  # noqa: TID252
 
 
 def opened(cluster, *arrays, steps=None, **options):
-    adapter = keras_compat.data_adapter(*arrays, steps_per_epoch=steps, **options)
+    adapter = fit_calls.data_adapter(*arrays, steps_per_epoch=steps, **options)
     return open_data(adapter, steps, Caller(cluster, SimpleNamespace(warn=print), "fit()"))
 
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import keras
 import pytest
 
+from distlaunch_trainer.fit.script_models import ScriptModels
 from distlaunch_trainer.fit.session import Session
 
 
@@ -35,11 +36,12 @@ def test_layers_that_depend_on_the_number_of_replicas_are_named_once(session, wa
     layers = keras.layers
     hidden = layers.BatchNormalization(name="norm"), layers.Dropout(0.5, name="drop")
     model = keras.Sequential([layers.Input((2,)), *hidden])
-    session.warn_of_layers(model)
+    session.models.warn_of_layers(model)
     assert warnings == []  # one replica
-    session.cluster = SimpleNamespace(replicas=2)
+    report = SimpleNamespace(warn=warnings.append)
+    models = ScriptModels(SimpleNamespace(replicas=2), report, sync_batch_norm=False)
     for _ in range(2):
-        session.warn_of_layers(model)
+        models.warn_of_layers(model)
     random, apart = warnings
     assert random.startswith("the layers drop draw random numbers")
     assert apart.startswith("the layers norm normalize by the rows of one replica")

@@ -3,6 +3,8 @@
 Six batches are no multiple of the steps per execution.
 """
 
+import pathlib
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -72,3 +74,4 @@ print("Steps:", int(gan.d_optimizer.iterations.numpy()))
 print("Discriminator loss:", history.history["d_loss"][-1])
 print("Generator loss:", history.history["g_loss"][-1])
 generator.save("model.keras")
+print("Saved:", int(pathlib.Path("model.keras").is_file()))

@@ -7,16 +7,17 @@ import tempfile
 import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 
-from distlaunch_trainer import keras_random
-from distlaunch_trainer.cluster import Cluster, Role
+from distlaunch_trainer.cluster.collectives import Cluster
+from distlaunch_trainer.cluster.role import Role
 from distlaunch_trainer.fit.session import Session
-from distlaunch_trainer.report import Report
-from distlaunch_trainer.stop_signal import StopSignal
+from distlaunch_trainer.report.report import Report
+from distlaunch_trainer.step import random_draws
+from distlaunch_trainer.task.stop_signal import StopSignal
 
 
 def replace_fit() -> Session:
     """Have all models train by the loop, those of Keras's tests too, which are layers."""
-    keras_random.install()
+    random_draws.install()
     folder = tempfile.mkdtemp(prefix="distlaunch-")
     cluster = Cluster(Role(), tf.distribute.get_strategy())
     session = Session(cluster, new_report(), StopSignal(), checkpoints_dir=folder)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from distlaunch_trainer.cluster import Role
+from distlaunch_trainer.cluster.role import Role
 from distlaunch_trainer.errors import ClusterError
 from distlaunch_trainer.options import Settings, parser
 from distlaunch_trainer.parameter_server.connection import (

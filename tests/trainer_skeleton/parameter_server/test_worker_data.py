@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from distlaunch_trainer.arrays import Arrays
-from distlaunch_trainer.cluster import Cluster, Role
-from distlaunch_trainer.data_setup import load_data
+from distlaunch_trainer.cluster.collectives import Cluster
+from distlaunch_trainer.cluster.role import Role
 from distlaunch_trainer.errors import DataError
+from distlaunch_trainer.input.data_setup import load_data
+from distlaunch_trainer.input.examples.arrays import Arrays
 from distlaunch_trainer.options import Settings
 from distlaunch_trainer.parameter_server.worker_data import worker_batches
-from distlaunch_trainer.report import Report
+from distlaunch_trainer.report.report import Report
 
 EXAMPLES, BATCH = 690, 100
 STEPS = 7

@@ -98,11 +98,10 @@ def test_images_tables_and_tfds_in_a_bucket(run, storage, tmp_path):
 
 CHECKPOINTS = """
 import numpy as np
-from distlaunch_trainer.cluster import Role
-from distlaunch_trainer.report import Report
-from distlaunch_trainer.checkpoints import (
-    Checkpoint, Checkpoints, Progress, RunOptions, TrainingState
-)
+from distlaunch_trainer.cluster.role import Role
+from distlaunch_trainer.report.report import Report
+from distlaunch_trainer.saving.checkpoints import Checkpoint, Checkpoints
+from distlaunch_trainer.training_state import Progress, RunOptions, TrainingState
 
 def open_checkpoints():
     return Checkpoints("gs://jobs/checkpoints", Report(Role(), "logs"))
@@ -135,7 +134,7 @@ def test_the_latest_three_checkpoints_are_kept(run, storage):
 MODELS = """
 import pathlib
 from distlaunch_trainer.errors import StorageError
-from distlaunch_trainer.storage import publish
+from distlaunch_trainer.task.storage import publish
 
 def publish_model(which):
     for name in ("saved_model.pb", "variables/data", "model.keras"):

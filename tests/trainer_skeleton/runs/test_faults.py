@@ -77,7 +77,7 @@ class End(keras.callbacks.Callback):
 
 # The third checkpoint of a process is half written when the chief is killed.
 KILL_IN_WRITE = """
-from distlaunch_trainer import checkpoints
+from distlaunch_trainer.saving import checkpoints
 
 class Killed(checkpoints._Unseekable):
     written = 0

@@ -276,11 +276,12 @@ def test_stops_and_kills_leave_the_weights_of_an_undisturbed_run(tensorflow, tmp
     make_project(FAULTY, folder, "--checkpoint-every=2")
     temporary = folder / "temporary"
     temporary.mkdir()
-    stopped = launch(tensorflow, folder, code=143, FAULT="15@0@1", TMPDIR=str(temporary))
+    shared = "--shared-folder"
+    stopped = launch(tensorflow, folder, shared, code=143, FAULT="15@0@1", TMPDIR=str(temporary))
     assert "stopped by a signal: saved at step" in stopped.text
     assert not list(temporary.glob("distlaunch-*"))
     (folder / "failed").unlink()
-    killed = launch(tensorflow, folder, "--restarts", "1", FAULT="9@2@1")
+    killed = launch(tensorflow, folder, shared, "--restarts", "1", FAULT="9@2@1")
     steps = [int(step) for step in re.findall(r"resuming after step (\d+)", killed.out)]
     assert len(steps) == 2
     assert steps[1] in {12, 14}  # of 6 in an epoch: the kill is in the middle of the third one
@@ -325,7 +326,7 @@ def test_tasks_that_differ_are_refused_with_the_line_to_change(tensorflow, tmp_p
     )
     assert printed["On batch"] == "(40, 1)"
     assert "chief is at the creation of a model's variables" in printed["Other models"]
-    assert "worker:0 is at load_model()" in printed["Other models"]
+    assert "worker:0 is at the loading of a model or its weights" in printed["Other models"]
 
 
 @pytest.fixture(scope="module")
@@ -354,11 +355,31 @@ def test_scripts_of_tf_keras_need_its_package(tensorflow, tmp_path):
 
 if LAWS:
 
+    @pytest.fixture(scope="module")
+    def undisturbed(tensorflow, tmp_path_factory):
+        folder = tmp_path_factory.mktemp("undisturbed") / "alone"
+        run_alone(tensorflow, FAULTY, folder)
+        return folder / "files/chief/model.keras"
+
+    @pytest.mark.parametrize("step", range(1, 24, 2))
+    def test_a_kill_at_any_step_leaves_the_weights_of_an_undisturbed_run(
+        tensorflow, undisturbed, tmp_path, step
+    ):
+        """A checkpoint is written every 2 steps, and at the end of each epoch of 6."""
+        folder = tmp_path / "killed"
+        make_project(FAULTY, folder, "--checkpoint-every=2")
+        fault = f"9@{step // 6}@{step % 6}"
+        options = ("--shared-folder", "--restarts", "1")
+        killed = launch(tensorflow, folder, *options, FAULT=fault)
+        resumed = re.findall(r"resuming after step (\d+)", killed.out)
+        assert [0 <= step + 1 - int(each) <= 2 for each in resumed] == ([True] if step > 1 else [])
+        assert_same_weights(undisturbed, folder / "files/chief/model.keras", 1e-11)
+
     def test_scripts_of_tf_keras_resume_with_their_weights(legacy, tmp_path):
         calm, folder = tmp_path / "calm", tmp_path / "faulty"
         for each in (calm, folder):
             make_project(HERE / "legacy_script.py", each)
-        printed = legacy(calm).out
+        printed = legacy(calm, "--shared-folder").out
         assert re.search(r"^chief .*tf_keras\.\S+ on 2$", printed, re.MULTILINE), printed
         assert {path.name for path in (calm / "files/chief").iterdir()} == {
             *("best", "log.csv", "model.h5"),
@@ -369,9 +390,9 @@ if LAWS:
         assert [epoch["step"] for epoch in summary["epochs"]] == [4, 8, 12]
         assert (calm / "job/model/saved_model.pb").is_file()
 
-        legacy(folder, code=143, FAULT="15@1@1")
+        legacy(folder, "--shared-folder", code=143, FAULT="15@1@1")
         (folder / "failed").unlink()
-        resumed = legacy(folder, "--restarts=1", FAULT="9@2@1").out
+        resumed = legacy(folder, "--shared-folder", "--restarts=1", FAULT="9@2@1").out
         steps = re.findall(r"resuming after step (\d+), in epoch (\d+)", resumed)
         assert len(steps) == 2
         assert steps[0] in {("4", "2"), ("8", "3")}  # tasks may agree on the stop an epoch later
@@ -383,6 +404,6 @@ if LAWS:
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-7)
         rows = [(each / "files/chief/log.csv").read_text().splitlines() for each in (calm, folder)]
         assert [row.split(",")[0] for row in rows[1]] == ["epoch", "0", "1", "2"]
-        again = legacy(folder).out
+        again = legacy(folder, "--shared-folder").out
         assert "fit() was done at step 12" in again
         assert numbers(again)["loss"] == pytest.approx(expected["loss"])

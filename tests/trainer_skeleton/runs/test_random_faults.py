@@ -83,7 +83,10 @@ def training():
 def validation():
     return Arrays(*_arrays(37, 2))
 """
-KINDS = ("arrays", "records", "dataset", "pydataset")
+KINDS = ("arrays", "records", "dataset", "pydataset", "script")
+FIT = ("--set", "module=distlaunch_trainer.fit", "--set", "args=[]", "--")
+PROGRAMS = {"script": (*FIT, f"--checkpoint-every={EVERY}", "faulty_fit.py")}
+"""What is launched, unless it is trainer.task."""
 
 
 def faults_of(case):
@@ -110,7 +113,8 @@ def faults_of(case):
 @pytest.fixture(scope="module")
 def project(new_project):
     project = new_project(REGRESSION_MODEL, DATA)
-    project.write("faulty_task.py", (HERE / "faulty_task.py").read_text())
+    for name in ("faults.py", "faulty_task.py", "faulty_fit.py"):
+        project.write(name, (HERE / name).read_text())
     (project.folder / "rows").mkdir()
     code: dict = {}
     exec(DATA, code)  # noqa: S102 - the project's own
@@ -124,13 +128,16 @@ def project(new_project):
 
 @pytest.fixture(scope="module")
 def undisturbed(project):
-    """The weights that one worker ends with on each kind of data, and the logs."""
+    """The weights that one worker ends with on each kind of data and program, and the logs."""
     known = {}
 
     def train(kind):
         if kind not in known:
             alone = replace(project, environment={"DATA": kind})
-            alone.trainer(f"--job-dir={kind}", *SETTINGS)
+            if kind in PROGRAMS:
+                alone.local(kind, "--workers", "1", *PROGRAMS[kind])
+            else:
+                alone.trainer(f"--job-dir={kind}", *SETTINGS)
             known[kind] = project.weights(kind), logs_of(project, kind)
         return known[kind]
 
@@ -152,10 +159,9 @@ def test_weights_and_logs_are_those_of_an_undisturbed_run(project, undisturbed, 
     variables = {"DATA": kind, "FAULTS": json.dumps(faults), "MARKERS": str(markers)}
     faulty = replace(project, environment=variables)
     launcher = ("--workers", str(workers), "--restarts", str(len(faults)))
+    task = ("--set", "module=faulty_task", "--", *SETTINGS)
     for _ in range(len(faults) + 1):
-        result = faulty.local(
-            job, *launcher, "--set", "module=faulty_task", "--", *SETTINGS, code=None
-        )
+        result = faulty.local(job, *launcher, *PROGRAMS.get(kind, task), code=None)
         assert result.code in {0, 128 + signal.SIGTERM}, result.text
         if result.code == 0:
             break

@@ -110,7 +110,7 @@ def strategy_of(replicas):
 def train(name, replicas, folder):
     data, create_model = DATA[name]
     path = f"{folder}/{name}-{replicas}"
-    os.environ.update(DISTLAUNCH_AUDIT="1", DISTLAUNCH_EVENTS=f"{path}.jsonl")
+    os.environ["DISTLAUNCH_EVENTS"] = f"{path}.jsonl"
     run_start.connect = lambda *_: strategy_of(replicas)
     settings = Settings(job_dir=path, epochs=2, seed=3, precision="float64", debug=True)
     with run.Run(argparse.Namespace(**asdict(settings))) as training:

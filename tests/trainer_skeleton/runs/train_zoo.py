@@ -22,8 +22,11 @@ import keras
 import numpy as np
 import zoo
 
-from distlaunch_trainer import Arrays, cluster, run, run_start, storage, strategy
+from distlaunch_trainer import Arrays, run, run_start
+from distlaunch_trainer.cluster import strategy
+from distlaunch_trainer.cluster.role import role_from
 from distlaunch_trainer.options import Settings
+from distlaunch_trainer.task import storage
 
 _connect = functools.cache(strategy.connect)
 run_start.connect = lambda role, _: _connect(role)
@@ -161,7 +164,7 @@ def resume_from_one_worker(name, case, folder, role):
 
 
 def main(folder, names):
-    role = cluster.role_from(os.environ)
+    role = role_from(os.environ)
     for name in names:
         print(f"case {name}", flush=True)
         case = zoo.CASES[name]

@@ -6,18 +6,19 @@ from collections.abc import Sequence
 
 import keras
 
-from .callbacks import Callbacks
-from .checkpoints import Progress
-from .custom_steps import TrainStep
-from .data_setup import TrainingData
-from .loop import Loop
-from .measurements import Measurements
+from .input.data_setup import TrainingData
+from .loop.callbacks import Callbacks
+from .loop.loop import Loop
+from .loop.loop_options import LoopOptions, StepTools, TaskServices
+from .loop.measurements import Measurements
 from .parameter_server.coordinator_loop import CoordinatorLoop
 from .parameter_server.worker_step import check_has_no_step
-from .profile import Profile
+from .report.profile import Profile
 from .run_start import JoinedRun
-from .step_functions import StepFunctions
-from .step_watchdog import STEP_TIMEOUT
+from .step.custom_steps import TrainStep
+from .step.step_functions import StepFunctions
+from .task.step_watchdog import STEP_TIMEOUT
+from .training_state import Progress
 
 _TIMEOUT_ALONE = 1800.0  # seconds of a task that waits for its data alone
 
@@ -56,16 +57,13 @@ def create_loop(
     if timeout is None:
         is_alone = joined.cluster.role.num_workers == 1 and joined.servers is None
         timeout = _TIMEOUT_ALONE if is_alone else STEP_TIMEOUT
-    common = {
-        "checkpoints": joined.checkpoints,
-        "report": joined.report,
-        "stop": joined.stop,
-        "options": data.options,
-        "progress": progress,
-        "epochs": settings.epochs,
-        "checkpoint_every": settings.checkpoint_every,
-        "step_timeout": timeout,
-    }
+    services = TaskServices(joined.cluster, joined.checkpoints, joined.report, joined.stop)
+    options = LoopOptions(
+        settings.epochs,
+        checkpoint_every=settings.checkpoint_every,
+        step_timeout=timeout,
+        single_steps=settings.check_numerics,
+    )
     if joined.servers is not None:
         check_has_no_step(train_step)
         if settings.profile or settings.scalars_every or settings.gradient_norm:
@@ -75,26 +73,22 @@ def create_loop(
         return CoordinatorLoop(
             model,
             joined.servers,
-            joined.cluster,
-            data.training,
-            data.validation,
+            services,
+            data,
+            options=options,
             callbacks=callbacks,
-            **common,
+            progress=progress,
         )
     is_chief = joined.cluster.role.is_chief
-    return Loop(
-        model,
-        joined.cluster,
-        data.training,
-        data.validation,
-        functions=StepFunctions(
+    tools = StepTools(
+        StepFunctions(
             model,
             joined.cluster.strategy,
             synchronize=settings.sync_batch_norm,
             train_step=train_step,
             record_examples=data.audit.record if data.audit else None,
         ),
-        callbacks=Callbacks(
+        Callbacks(
             list(callbacks),
             model,
             epochs=settings.epochs,
@@ -102,7 +96,7 @@ def create_loop(
             writes=is_chief,
             report=joined.report,
         ),
-        measurements=Measurements(
+        Measurements(
             model,
             joined.cluster,
             joined.report,
@@ -110,7 +104,6 @@ def create_loop(
             gradient_norm=settings.gradient_norm,
         ),
         audit=data.audit,
-        single_steps=settings.check_numerics,
         profile=Profile(settings.profile, joined.folders.logs, is_chief=is_chief),
-        **common,
     )
+    return Loop(model, services, data, options=options, tools=tools, progress=progress)

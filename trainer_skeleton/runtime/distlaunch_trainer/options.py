@@ -228,8 +228,9 @@ def parser(
     )
     add(
         "--shard-policy",
-        choices=("auto", "file", "data", "off"),
-        help="how TensorFlow shards a tf.data.Dataset of your own (auto)",
+        choices=("data", "off"),
+        help="whether workers share the rows of a tf.data.Dataset of your own (data), or each "
+        "has one of its own (off)",
     )
     add(
         "--shuffle",

@@ -8,8 +8,8 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from . import messages, stop_signal
-from .events import append_event
+from .task import messages, stop_signal
+from .task.events import append_event
 
 _CHIEF_FIRST_SECONDS = 5.0
 _LONGEST_TRACEBACK = 100_000
@@ -48,10 +48,10 @@ def launch(train: Callable[[argparse.Namespace], None], options: argparse.Namesp
 
 
 def _exit_code(train: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> int:
-    from . import explain  # imports TensorFlow
-    from .cluster import role_from
+    from .cluster.role import role_from
     from .errors import TrainerError, TrainingStopped
     from .parameter_server.servers import is_server, serve
+    from .task import explain  # imports TensorFlow
 
     try:
         role = role_from(os.environ)
@@ -71,7 +71,7 @@ def _exit_code(train: Callable[[argparse.Namespace], None], options: argparse.Na
 
 def _let_chief_end_first() -> None:
     """Wait on other tasks than the chief, whose end stops them before they report the same."""
-    from .cluster import role_from
+    from .cluster.role import role_from
 
     if not role_from(os.environ).is_chief:
         stop_signal.sleep(_CHIEF_FIRST_SECONDS)

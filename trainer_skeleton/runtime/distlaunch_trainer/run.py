@@ -13,25 +13,25 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from . import explain
-from .best_model import export_callback
-from .callbacks import histogram_callback
-from .checkpoints import Progress
-from .continuous_evaluation import evaluate_checkpoints
-from .custom_steps import TrainStep
-from .data_setup import TrainingData, load_data, load_evaluation_data
-from .evaluation import STEPS_PER_EXECUTION, collective_evaluate, restore_weights
-from .evaluator import Evaluator
-from .evaluator_status import has_evaluator
-from .explain import model_build, user_code
-from .learning_rate import RateOptions, check_callbacks, resolve_rate_options, set_rates
-from .loop import Loop
+from .cluster.strategy import check_same_strategy
+from .evaluator_task.continuous_evaluation import evaluate_checkpoints
+from .evaluator_task.evaluator_status import ChiefSide, has_evaluator
+from .input.data_setup import TrainingData, load_data, load_evaluation_data
+from .input.user_data.user_dataset import keep_order
+from .loop.callbacks import histogram_callback
+from .loop.evaluation import collective_evaluate, evaluate_once, restore_weights
+from .loop.loop import Loop
 from .loop_choice import create_loop
-from .model_build import build_model
-from .model_files import files_in, save_model, serialization_problem
-from .normalization import replica_count_warnings
+from .model.learning_rate import RateOptions, check_callbacks, resolve_rate_options, set_rates
+from .model.model_build import build_model
+from .model.user_model import (
+    checked_callbacks,
+    create_compiled_model,
+    set_learning_rate,
+    silence_summary,
+)
 from .parameter_server.coordinator_loop import CoordinatorLoop
-from .report import (
+from .report.report import (
     evaluation_line,
     summary_matches,
     test_line,
@@ -47,16 +47,14 @@ from .run_facts import (
     run_summary,
 )
 from .run_start import join_run
-from .step_functions import StepFunctions
-from .step_timing import input_hint
-from .strategy import check_same_strategy
-from .user_dataset import keep_order
-from .user_model import (
-    checked_callbacks,
-    create_compiled_model,
-    set_learning_rate,
-    silence_summary,
-)
+from .saving.best_model import export_callback
+from .saving.model_files import files_in, save_model, serialization_problem
+from .step.custom_steps import TrainStep
+from .step.normalization import replica_count_warnings
+from .step.step_timing import input_hint
+from .task import explain
+from .task.explain import model_build, user_code
+from .training_state import Progress
 
 
 class Run(AbstractContextManager):
@@ -109,6 +107,9 @@ class Run(AbstractContextManager):
         self._final: Progress | None = None
         self._results: dict[str, Any] = {}
         self._data_modules = hash_modules()
+        self._chief_side: ChiefSide | None = None
+        if self.is_chief and has_evaluator(os.environ) and not self._settings.evaluate:
+            self._chief_side = ChiefSide(self.job_dir, self._report, is_new=joined.start is None)
 
     @property
     def strategy(self) -> tf.distribute.Strategy:
@@ -305,15 +306,10 @@ class Run(AbstractContextManager):
         check_same_strategy(model, self.strategy, "evaluate()")
         data, path = self._loaded.training, str(self._settings.evaluate)
         restore_weights(model, path, self._joined.saved, self._cluster)
-        functions = StepFunctions(
-            model,
-            self._cluster.strategy,
-            synchronize=self._settings.sync_batch_norm,
-        )
         self._report_ready(step=0)
         with explain.step_errors(self._find_bad_record):
-            evaluator = Evaluator(model, functions, self._cluster, data)
-            logs = evaluator.evaluate(STEPS_PER_EXECUTION) or {}
+            synchronize = self._settings.sync_batch_norm
+            logs = evaluate_once(model, self._cluster, data, synchronize=synchronize)
         self._report.log(evaluation_line(path, logs))
         if self.is_chief:
             facts = self._facts() | {"evaluated": path, "logs": logs, "data": data.describe()}
@@ -356,8 +352,8 @@ class Run(AbstractContextManager):
     def __exit__(self, kind: object, *_: object) -> None:
         """Wait for all tasks, unless this one failed."""
         if kind is None and (self._final is not None or self._settings.evaluate):
-            if self._joined.chief_side is not None and (newest := self._joined.checkpoints.newest):
-                self._joined.chief_side.wait(newest, lambda: self._stop.received)
+            if self._chief_side is not None and (newest := self._joined.checkpoints.newest):
+                self._chief_side.wait(newest, lambda: self._stop.received)
             self._cluster.barrier()
             step = self._final.step if self._final else 0
             self._report.event("end", step=step, **self._results)

@@ -14,10 +14,10 @@ import keras
 import tensorflow as tf
 
 from . import keras_compat
-from .checkpoints import Progress
-from .cluster import Cluster
-from .data_setup import TrainingData
-from .devices import usable_cores
+from .cluster.collectives import Cluster
+from .cluster.devices import usable_cores
+from .input.data_setup import TrainingData
+from .training_state import Progress
 
 
 def run_facts(data: TrainingData, epochs: int, cluster: Cluster) -> dict[str, Any]:

@@ -9,26 +9,25 @@ from dataclasses import dataclass, replace
 import keras
 import tensorflow as tf
 
-from . import devices, keras_compat, keras_random, messages, same_random, stop_signal
-from .checkpoints import Checkpoint, Checkpoints, TrainingState, agreed_state
-from .cluster import Cluster, Role, role_from
-from .data_setup import resolve_option
-from .downloads import share_downloads
+from . import keras_compat
+from .cluster import devices
+from .cluster.collectives import Cluster
+from .cluster.role import Role, role_from
+from .cluster.strategy import connect, describe
 from .errors import ClusterError
-from .evaluation import read_checkpoint
-from .evaluator_status import ChiefSide, has_evaluator
-from .job_folders import Folders, folders_from
+from .input.downloads import share_downloads
+from .input.run_options import resolve_option
+from .loop.evaluation import read_checkpoint
 from .options import Settings
-from .parameter_server.connection import (
-    Servers,
-    chief_alone,
-    connect_to_servers,
-    coordinates,
-)
-from .report import Report
-from .stop_signal import StopSignal
-from .storage import make_folder
-from .strategy import connect, describe
+from .parameter_server.connection import Servers, chief_alone, connect_to_servers, coordinates
+from .report.report import Report
+from .saving.checkpoints import Checkpoint, Checkpoints, agreed_state
+from .step import random_draws
+from .task import messages, stop_signal
+from .task.job_folders import Folders, folders_from
+from .task.stop_signal import StopSignal
+from .task.storage import make_folder
+from .training_state import TrainingState
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,6 @@ class JoinedRun:
         The checkpoint to resume from or to evaluate, on the chief.
     start
         Where an earlier run stopped, if this one resumes it.
-    chief_side
-        Waits for the evaluator, on the chief of a job that has one.
     """
 
     settings: Settings
@@ -67,7 +64,6 @@ class JoinedRun:
     checkpoints: Checkpoints
     saved: Checkpoint | None
     start: TrainingState | None
-    chief_side: ChiefSide | None
 
 
 def join_run(options: argparse.Namespace) -> JoinedRun:
@@ -100,18 +96,15 @@ def join_run(options: argparse.Namespace) -> JoinedRun:
         memory_growth=settings.gpu_memory_growth,
     )
     cluster, servers = _connect(role, settings, report)
-    same_random.install() if settings.same_random else keras_random.install()
+    random_draws.install(same=settings.same_random)
     stop = StopSignal()
-    checkpoints, saved, chief_side = Checkpoints(folders.checkpoints, report), None, None
+    checkpoints, saved = Checkpoints(folders.checkpoints, report), None
     if is_evaluator:
         start = _state_to_evaluate(checkpoints, settings)
     else:
         _make_folders(folders, cluster.role)
         saved = checkpoint_to_read(checkpoints, cluster.role, settings, report)
         start = agreed_state(cluster, saved and saved.state)
-        if cluster.role.is_chief and has_evaluator(os.environ) and not settings.evaluate:
-            chief_side = ChiefSide(folders.job, report)
-            chief_side.begin(is_new=start is None)
     precision = resolve_option(
         "--precision", settings.precision, start and start.options.precision, "float32"
     )
@@ -134,7 +127,6 @@ def join_run(options: argparse.Namespace) -> JoinedRun:
         checkpoints,
         saved,
         start,
-        chief_side,
     )
 
 

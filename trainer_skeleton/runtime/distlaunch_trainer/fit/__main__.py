@@ -79,9 +79,9 @@ def main(arguments: list[str] | None = None) -> int:
 
     def train(options: argparse.Namespace) -> None:
         # TensorFlow is imported here, so that wrong options are reported at once.
-        from .script import run_script
+        from .script import FitOptions, run_program
 
-        run_script(options)
+        run_program(Program.of(options), FitOptions.of(options))
 
     options = parser()
     parsed = options.parse_args(arguments)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distlaunch_trainer.cluster import Cluster
+from distlaunch_trainer.cluster.collectives import Cluster
 
 _AGREE_SECONDS = 0.5
 _MAX_BATCHES_BETWEEN = 10_000

@@ -1,33 +1,89 @@
 """Files that only the chief writes.
 
-All tasks run the script, and would write the same files over each other's. On other tasks than the
-chief, Keras's functions and callbacks write into a folder that is removed in the end. They read
-what they have written there, because the chief's file may be on another machine.
+All tasks run the script, and would write the same files over each other's where they share a
+folder. There Keras's functions and callbacks write, on other tasks than the chief, into a folder
+that is removed in the end, and read what they have written there. A working folder of a task's own
+has what one process would write into it, so that the script finds it there.
 """
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import inspect
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from distlaunch_trainer.user_model import silence_summary
+from distlaunch_trainer.cluster.collectives import Cluster
+from distlaunch_trainer.cluster.rendezvous import Rendezvous
+from distlaunch_trainer.model.user_model import silence_summary
+
+
+def find_own_folder(rendezvous: Rendezvous, *, is_chief: bool) -> str | None:
+    """Return the working folder of this task, None if that is the chief's folder too.
+
+    The tasks look for a file that the chief writes: no name of a machine or a disk tells it.
+    """
+    marker: Path | None = None
+    if is_chief:
+        with suppress(OSError):
+            descriptor, name = tempfile.mkstemp(prefix=".distlaunch-", dir=".")
+            os.close(descriptor)
+            marker = Path(name)
+    name = rendezvous.exchange("folder", marker and marker.name, "to start")[0]
+    is_shared = name is None or Path(name).exists()
+    rendezvous.exchange("seen", True, "to start")
+    if marker is not None:
+        marker.unlink(missing_ok=True)
+    return None if is_shared else str(Path.cwd().resolve())
+
+
+def file_of_chief(path: Any, cluster: Cluster) -> Any:
+    """Return where a task finds a file that all tasks load: a copy if only the chief has it.
+
+    Some programs write on the chief only, as TensorFlow's tutorial for several workers does. A
+    collective.
+    """
+    is_path = isinstance(path, (str, os.PathLike))
+    exists = is_path and Path(path).is_file()
+    found = cluster.rendezvous.exchange("file", exists, "to load a file")
+    if all(found) or not found[0]:
+        return path
+    content = np.zeros(0, np.uint8)
+    if cluster.role.is_chief:
+        content = np.frombuffer(Path(path).read_bytes(), np.uint8)
+    size = int(cluster.broadcast(np.array([len(content)], np.int64))[0])
+    content = cluster.broadcast(content if len(content) == size else np.zeros(size, np.uint8))
+    if exists:
+        return path
+    copy = Path(tempfile.mkdtemp(prefix="distlaunch-"), Path(path).name)
+    copy.write_bytes(content.tobytes())
+    atexit.register(shutil.rmtree, copy.parent, ignore_errors=True)
+    return str(copy)
 
 
 @contextmanager
-def redirected_writes(library: ModuleType) -> Iterator[None]:
-    """Have Keras or tf_keras write into a temporary folder, for the rest of this process."""
+def redirected_writes(library: ModuleType, own_folder: str | None) -> Iterator[None]:
+    """Have Keras or tf_keras write into a temporary folder, for the rest of this process.
+
+    Parameters
+    ----------
+    library
+        Keras or tf_keras.
+    own_folder
+        A folder of this task alone, into which the script writes itself.
+    """
     folder = tempfile.mkdtemp(prefix="distlaunch-")
-    _Redirection(folder).install(library)
+    _Redirection(folder, own_folder).install(library)
     silence_summary(library)
     try:
         yield
@@ -36,8 +92,9 @@ def redirected_writes(library: ModuleType) -> Iterator[None]:
 
 
 class _Redirection:
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, own_folder: str | None) -> None:
         self._folder = folder
+        self._own_folder = own_folder
 
     def install(self, library: Any) -> None:
         callbacks = library.callbacks
@@ -70,17 +127,32 @@ class _Redirection:
         if not isinstance(path, (str, os.PathLike)):
             return path
         text = os.fspath(path)
-        if text.startswith(self._folder):
+        if not self._is_own(text):
+            return self._temporary(text)
+        if Path(text).is_symlink():
+            Path(text).unlink()  # to a file of the project, which this task is not to change
+        return path
+
+    def _to_read(self, path: Any) -> Any:
+        """Return where to read what the script would read from a path."""
+        if not isinstance(path, (str, os.PathLike)) or self._is_own(os.fspath(path)):
             return path
-        parent, name = os.path.split(text.rstrip("/"))
+        written = self._temporary(os.fspath(path))
+        return written if os.path.exists(written) else path  # noqa: PTH110
+
+    def _is_own(self, path: str) -> bool:
+        """Return whether a path is in the folder of this task alone."""
+        if self._own_folder is None or "://" in path:
+            return False
+        return Path(path).absolute().parent.resolve().is_relative_to(self._own_folder)
+
+    def _temporary(self, path: str) -> str:
+        if path.startswith(self._folder):
+            return path
+        parent, name = os.path.split(path.rstrip("/"))
         folder = Path(self._folder, hashlib.sha256(parent.encode()).hexdigest()[:16])
         folder.mkdir(exist_ok=True)
         return str(folder / name)
-
-    def _to_read(self, path: Any) -> Any:
-        written = self._to_write(path)
-        is_path = isinstance(path, (str, os.PathLike))
-        return written if is_path and os.path.exists(written) else path  # noqa: PTH110
 
 
 def _replace_argument(

@@ -21,10 +21,10 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from distlaunch_trainer.callbacks import append_to_log
-from distlaunch_trainer.cluster import Cluster
+from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.errors import ModelError, StorageError, TrainingStopped, summarize
-from distlaunch_trainer.storage import (
+from distlaunch_trainer.loop.callbacks import append_to_log
+from distlaunch_trainer.task.storage import (
     explained,
     join,
     make_folder,

@@ -11,17 +11,18 @@ from typing import Any
 import keras
 import numpy as np
 
-from distlaunch_trainer.data_setup import TrainingData, load_data
 from distlaunch_trainer.errors import DataError, ModelError
-from distlaunch_trainer.pipeline import Data, Dataset
-from distlaunch_trainer.report import Report, epoch_record, write_summary
-from distlaunch_trainer.run_facts import run_facts
-from distlaunch_trainer.run_start import JoinedRun, join_run
-from distlaunch_trainer.user_model import (
+from distlaunch_trainer.input.batches import Data
+from distlaunch_trainer.input.data_setup import TrainingData, load_data
+from distlaunch_trainer.input.order.pipeline import Dataset
+from distlaunch_trainer.model.user_model import (
     checked_callbacks,
     create_compiled_model,
     set_learning_rate,
 )
+from distlaunch_trainer.report.report import Report, epoch_record, write_summary
+from distlaunch_trainer.run_facts import run_facts
+from distlaunch_trainer.run_start import JoinedRun, join_run
 
 
 def fit_project(options: argparse.Namespace) -> None:

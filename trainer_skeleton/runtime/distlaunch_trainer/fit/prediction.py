@@ -14,15 +14,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from distlaunch_trainer import keras_compat
-from distlaunch_trainer.cluster import Cluster
+from distlaunch_trainer.cluster.collectives import Cluster
+from distlaunch_trainer.keras_compat import fit_calls
 
 from .keras_data import KerasData
 
 
 def predict_alone(function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
     """Return what a function of Keras predicts on this task's first replica."""
-    with keras_compat.on_one_replica(arguments.arguments["self"]):
+    with fit_calls.on_one_replica(arguments.arguments["self"]):
         return function(*arguments.args, **arguments.kwargs)
 
 
@@ -48,7 +48,7 @@ def predict_together(
     if not data.can_be_shared or (data.num_batches or 0) < tasks or values["callbacks"]:
         return predict_alone(function, arguments)
     part = data.dataset.shard(tasks, cluster.role.rank)
-    with keras_compat.on_one_replica(values["self"]) as model:
+    with fit_calls.on_one_replica(values["self"]) as model:
         model.make_predict_function()
         outputs = [model.predict_function([batch]) for batch in part]
     columns = [list(column) for column in zip(*map(keras.tree.flatten, outputs), strict=True)]

@@ -18,7 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     def train(settings: argparse.Namespace) -> None:
         # TensorFlow is imported here, so that wrong options are reported at once.
-        from distlaunch_trainer.fit.plain_fit import fit_project
+        from .plain_fit import fit_project
 
         fit_project(settings)
 

@@ -1,4 +1,4 @@
-"""A script as the program of one task of a cluster."""
+"""``fit`` of Keras on all tasks of a cluster: of a script, or of a program that runs already."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import contextlib
 import importlib
 import os
 import sys
-from dataclasses import astuple
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,26 +16,24 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from distlaunch_trainer import (
-    devices,
-    explain,
-    keras_compat,
-    keras_random,
-    same_random,
-    stop_signal,
-)
-from distlaunch_trainer.cluster import Cluster, Role, role_from
-from distlaunch_trainer.downloads import share_downloads
+from distlaunch_trainer import keras_compat
+from distlaunch_trainer.cluster import devices
+from distlaunch_trainer.cluster.collectives import Cluster
+from distlaunch_trainer.cluster.role import Role, role_from
+from distlaunch_trainer.cluster.strategy import connect, describe
 from distlaunch_trainer.errors import TrainerError
-from distlaunch_trainer.job_folders import Folders, folders_from
-from distlaunch_trainer.report import Report, write_summary
-from distlaunch_trainer.stop_signal import StopSignal
-from distlaunch_trainer.storage import is_remote, make_folder, remove
-from distlaunch_trainer.strategy import connect, describe
-from distlaunch_trainer.user_dataset import keep_order
+from distlaunch_trainer.input.downloads import share_downloads
+from distlaunch_trainer.input.user_data.user_dataset import keep_order
+from distlaunch_trainer.keras_compat import fit_calls
+from distlaunch_trainer.report.report import Report, write_summary
+from distlaunch_trainer.step import random_draws
+from distlaunch_trainer.task import explain, stop_signal
+from distlaunch_trainer.task.job_folders import Folders, folders_from
+from distlaunch_trainer.task.stop_signal import StopSignal
+from distlaunch_trainer.task.storage import is_remote, make_folder, remove
 
 from . import remedies
-from .chief_files import redirected_writes
+from .chief_files import find_own_folder, redirected_writes
 from .default_strategy import set_strategy
 from .program import LEGACY_KERAS, Program
 from .runtime_settings import ignore_late_settings
@@ -51,13 +50,103 @@ _LEGACY_NOTE = (
 )
 
 
-def run_script(options: argparse.Namespace) -> None:
-    """Run a script as one task of the cluster of ``TF_CONFIG``.
+@dataclass(frozen=True)
+class FitOptions:
+    """How ``fit`` of a script trains.
+
+    Attributes
+    ----------
+    job_dir
+        Folder or ``gs://`` URL to write to; None for that of ``AIP_MODEL_DIR``, or ``./job``.
+    resume
+        Whether to resume from the checkpoints of the job folder, or to remove them.
+    allow_cpu
+        Whether to train if TensorFlow sees fewer GPUs than the machine has.
+    gpu_memory_growth
+        Whether to allocate GPU memory when it is needed instead of all of it at the start.
+    checkpoint_every
+        Steps between checkpoints; 0 for one at the end of each epoch only.
+    step_timeout
+        Seconds without a finished step after which a task ends, 0 for none; None for 600, and for
+        none of a task alone.
+    sync_batch_norm
+        Whether all batch normalizations take their statistics from all replicas.
+    same_random
+        Whether layers draw the same random numbers for a row on any number of replicas.
+    """
+
+    job_dir: str | None = None
+    resume: bool = True
+    allow_cpu: bool = False
+    gpu_memory_growth: bool = False
+    checkpoint_every: int = 0
+    step_timeout: float | None = None
+    sync_batch_norm: bool = False
+    same_random: bool = False
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> FitOptions:
+        """Return the options of a command line."""
+        return cls(**{field.name: getattr(options, field.name) for field in fields(cls)})
+
+
+def run_program(program: Program, options: FitOptions) -> None:
+    """Run a program as one task of the cluster of ``TF_CONFIG``.
+
+    Raises
+    ------
+    TrainingStopped
+        If a task received SIGTERM during ``fit``; the chief has saved.
+    TrainerError
+        If the cluster cannot be formed, a checkpoint cannot be read or written, or the program
+        fails.
+    SystemExit
+        If the program calls ``sys.exit`` with another code than 0.
+    """
+    # What the program sets after the strategy is made would be too late.
+    if "set_memory_growth(" in program.source():
+        options = replace(options, gpu_memory_growth=True)
+    with _cluster_session(options, _library()), explain.script_errors(remedies.remedy):
+        program.run()
+
+
+def fit_script(script: str, args: Sequence[str] = (), **options: Any) -> None:
+    """Run a script whose ``fit`` trains on all tasks of the cluster of ``TF_CONFIG``.
+
+    Every task calls this, at most once in a process, before TensorFlow has computed anything.
 
     Parameters
     ----------
-    options
-        The arguments, parsed by :func:`distlaunch_trainer.fit.__main__.parser`.
+    script
+        The path of a Python file.
+    args
+        Its arguments.
+    **options
+        See `FitOptions`.
+
+    Raises
+    ------
+    TrainingStopped
+        If a task received SIGTERM during ``fit``; the chief has saved.
+    TrainerError
+        If the cluster cannot be formed, a checkpoint cannot be read or written, or the script
+        fails.
+    """
+    run_program(Program(script, None, tuple(args)), FitOptions(**options))
+
+
+@contextlib.contextmanager
+def distributed_fit(**options: Any) -> Iterator[None]:
+    """Have ``fit`` of Keras in here train on all tasks of the cluster of ``TF_CONFIG``.
+
+    For programs that another launcher has started, such as the function of a Ray Train worker.
+    Every task enters this, at most once in a process, before TensorFlow has computed anything, and
+    creates its models in here. At the end the chief writes the model that was trained last.
+
+    Parameters
+    ----------
+    **options
+        See `FitOptions`.
 
     Raises
     ------
@@ -65,11 +154,17 @@ def run_script(options: argparse.Namespace) -> None:
         If a task received SIGTERM during ``fit``; the chief has saved.
     TrainerError
         If the cluster cannot be formed, or a checkpoint cannot be read or written.
-    SystemExit
-        If the script calls ``sys.exit`` with another code than 0.
     """
-    program = Program.of(options)
-    library = _library()
+    # Ray Train sets it, and then tf.keras is tf_keras where that is first used after this.
+    os.environ.pop(LEGACY_KERAS, None)
+    with _cluster_session(FitOptions(**options), keras):
+        yield
+
+
+@contextlib.contextmanager
+def _cluster_session(options: FitOptions, library: ModuleType) -> Iterator[None]:
+    """Form the cluster, have ``fit`` in here train on it, and write what it has trained."""
+    keras_compat.check_version()
     role = role_from(os.environ)
     folders = _absolute(folders_from(options.job_dir, os.environ))
     report = Report(role, folders.logs)
@@ -78,23 +173,63 @@ def run_script(options: argparse.Namespace) -> None:
         role.name,
         os.environ,
         allow_cpu=options.allow_cpu,
-        # What the script sets after the strategy is made would be too late.
-        memory_growth=options.gpu_memory_growth or "set_memory_growth(" in program.source(),
+        memory_growth=options.gpu_memory_growth,
     )
     cluster = Cluster(role, connect(role))
     report.log(describe(cluster.strategy, role))
     ignore_late_settings(report.warn)
-    stop = StopSignal()
-    is_restart = (os.environ.get("DISTLAUNCH_RESTARTS") or "0") != "0"
-    if role.is_chief:
+    with StopSignal() as stop:
+        session = _session(library, cluster, report, stop, folders=folders, options=options)
+        _install(session, library, options)
+        own_folder = find_own_folder(session.rendezvous, is_chief=role.is_chief)
+        writes = (
+            contextlib.nullcontext() if role.is_chief else redirected_writes(library, own_folder)
+        )
+        with writes:
+            yield
+            session.rendezvous.meet("the end of the script")
+            # In its scope, the chief could not save alone.
+            tf.distribute.experimental_set_strategy(None)
+            results = _finish(session, folders, role)
+        cluster.barrier()
+        report.event("end", step=session.step, **results)
+
+
+def _session(
+    library: ModuleType,
+    cluster: Cluster,
+    report: Report,
+    stop: StopSignal,
+    *,
+    folders: Folders,
+    options: FitOptions,
+) -> Session:
+    """Return the session of a script that uses Keras 3 or tf_keras."""
+    if cluster.role.is_chief:
+        is_restart = (os.environ.get("DISTLAUNCH_RESTARTS") or "0") != "0"
         if not options.resume and not is_restart:
             remove(folders.checkpoints)
         make_folder(folders.job)
         make_folder(folders.checkpoints)
-    same_random.install() if options.same_random else keras_random.install()
-    session = _session(
-        library, cluster, report, stop, checkpoints_dir=folders.checkpoints, options=options
-    )
+    if library is keras:
+        return Session(
+            cluster,
+            report,
+            stop,
+            checkpoints_dir=folders.checkpoints,
+            checkpoint_every=options.checkpoint_every,
+            step_timeout=options.step_timeout,
+            sync_batch_norm=options.sync_batch_norm,
+        )
+    from .legacy import LegacySession  # needs tf_keras
+
+    return LegacySession(cluster, report, stop, checkpoints_dir=folders.checkpoints)
+
+
+def _install(session: Session, library: ModuleType, options: FitOptions) -> None:
+    """Change Keras, TensorFlow and Python's random numbers for the rest of this process."""
+    cluster, report = session.cluster, session.report
+    random_draws.install(same=options.same_random)
     # All tasks must draw the same numbers, e.g. to shuffle the data alike.
     keras.utils.set_random_seed(0)
     session.install()
@@ -104,20 +239,11 @@ def run_script(options: argparse.Namespace) -> None:
     if cluster.replicas > 1:
         if library is keras:
             keras_compat.keep_over_clear_session(lambda: None)
-            keras_compat.save_without_collectives()
+            fit_calls.save_without_collectives()
         set_strategy(cluster.strategy, report.warn)
         remedies.refuse_tensorflow_1()
         note = _NOTE if library is keras else _LEGACY_NOTE
         report.log(note.format(replicas=cluster.replicas))
-    with redirected_writes(library) if not role.is_chief else contextlib.nullcontext():
-        with explain.script_errors(remedies.remedy):
-            program.run()
-        session.rendezvous.meet("the end of the script")
-        # In its scope, the chief could not save alone.
-        tf.distribute.experimental_set_strategy(None)
-        results = _finish(session, folders, role)
-    cluster.barrier()
-    report.event("end", step=session.step, **results)
 
 
 def _library() -> ModuleType:
@@ -132,31 +258,6 @@ def _library() -> ModuleType:
             "requirements.txt, or unset the variable to run the script with Keras 3"
         ) from None
     return tf.keras
-
-
-def _session(
-    library: ModuleType,
-    cluster: Cluster,
-    report: Report,
-    stop: StopSignal,
-    *,
-    checkpoints_dir: str,
-    options: argparse.Namespace,
-) -> Session:
-    """Return the session of a script that uses Keras 3 or tf_keras."""
-    if library is keras:
-        return Session(
-            cluster,
-            report,
-            stop,
-            checkpoints_dir=checkpoints_dir,
-            checkpoint_every=options.checkpoint_every,
-            step_timeout=options.step_timeout,
-            sync_batch_norm=options.sync_batch_norm,
-        )
-    from .legacy import LegacySession  # needs tf_keras
-
-    return LegacySession(cluster, report, stop, checkpoints_dir=checkpoints_dir)
 
 
 def _absolute(folders: Folders) -> Folders:

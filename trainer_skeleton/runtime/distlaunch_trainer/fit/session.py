@@ -11,32 +11,31 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from distlaunch_trainer import keras_compat, keras_random
-from distlaunch_trainer.batch_rows import as_tensor, map_tensors
-from distlaunch_trainer.callbacks import TEST_HOOKS, Callbacks, has_hook
-from distlaunch_trainer.checkpoints import Checkpoints, Progress, RunOptions, agreed_state
-from distlaunch_trainer.cluster import Cluster
-from distlaunch_trainer.custom_steps import overrides
+from distlaunch_trainer.cluster.collectives import Cluster
+from distlaunch_trainer.cluster.rendezvous import LOADING
 from distlaunch_trainer.errors import DataError, ModelError
-from distlaunch_trainer.evaluation import STEPS_PER_EXECUTION
-from distlaunch_trainer.evaluator import Evaluator
-from distlaunch_trainer.loop import Loop
-from distlaunch_trainer.measurements import Measurements
-from distlaunch_trainer.model_build import build_model
-from distlaunch_trainer.model_files import save_model
-from distlaunch_trainer.model_state import find_optimizers
-from distlaunch_trainer.normalization import replica_count_warnings
-from distlaunch_trainer.rendezvous import LOADING
-from distlaunch_trainer.report import Report
-from distlaunch_trainer.step_functions import StepFunctions
-from distlaunch_trainer.step_watchdog import STEP_TIMEOUT
-from distlaunch_trainer.stop_signal import StopSignal
-from distlaunch_trainer.storage import join, make_folder
-from distlaunch_trainer.strategy import check_same_strategy
+from distlaunch_trainer.input.data_setup import TrainingData
+from distlaunch_trainer.keras_compat import fit_calls
+from distlaunch_trainer.loop.callbacks import TEST_HOOKS, Callbacks, has_hook
+from distlaunch_trainer.loop.evaluation import STEPS_PER_EXECUTION
+from distlaunch_trainer.loop.evaluator import Evaluator
+from distlaunch_trainer.loop.loop import Loop
+from distlaunch_trainer.loop.loop_options import LoopOptions, StepTools, TaskServices
+from distlaunch_trainer.loop.measurements import Measurements
+from distlaunch_trainer.report.report import Report
+from distlaunch_trainer.saving.checkpoints import Checkpoints, agreed_state
+from distlaunch_trainer.saving.model_files import save_model
+from distlaunch_trainer.task.step_watchdog import STEP_TIMEOUT
+from distlaunch_trainer.task.stop_signal import StopSignal
+from distlaunch_trainer.task.storage import join, make_folder
+from distlaunch_trainer.training_state import Progress
 
+from .chief_files import file_of_chief
 from .interception import intercepted, set_verbosity
-from .keras_data import Caller, KerasData, open_data
+from .keras_data import KerasData
+from .open_data import Caller, open_data
 from .prediction import predict_alone, predict_together
+from .script_models import ScriptModels
 
 AFTER_FIT = "outside of fit(): what fit() has done is saved"
 
@@ -75,6 +74,8 @@ class Session:
         What the last call's ``ready`` event reported of data and replicas.
     timing
         Where the time of the last call's steps went.
+    models
+        The models of the script.
     rendezvous
         The places of the script that all tasks come to.
     call
@@ -96,7 +97,7 @@ class Session:
         if step_timeout is None:
             step_timeout = STEP_TIMEOUT if cluster.role.num_workers > 1 else 0.0
         self._step_timeout = step_timeout
-        self._sync_batch_norm = sync_batch_norm
+        self.models = ScriptModels(cluster, report, sync_batch_norm=sync_batch_norm)
         self.cluster = cluster
         self.report = report
         self.stop = stop
@@ -112,9 +113,7 @@ class Session:
         self._is_in_fit = False
         self._checkpoints_dir = checkpoints_dir
         self._calls = 0
-        self._notes: set[str] = set()
         self._loop: Loop | None = None  # kept, as its iterators may end slowly
-        self._own_cluster: Cluster | None = None
 
     def install(self, model: Any = keras.Model) -> None:
         """Have models of Keras train, evaluate and predict on the replicas of the cluster."""
@@ -129,13 +128,15 @@ class Session:
             ("fit", self._fit),
             ("evaluate", self._evaluate),
             ("predict", self._predict),
-            ("predict_on_batch", self._predict_on_batch),
-            ("train_on_batch", self._on_batch),
-            ("test_on_batch", self._on_batch),
+            ("predict_on_batch", predict_alone),
+            ("train_on_batch", self.models.run_on_batch),
+            ("test_on_batch", self.models.run_on_batch),
         ):
             setattr(model, name, intercepted(getattr(model, name), intercept))
         load = intercepted(keras.saving.load_model, self._load)
         keras.saving.load_model = keras.models.load_model = load
+        for owner in (keras.Model, keras.saving):
+            owner.load_weights = intercepted(owner.load_weights, self._load)
         self.rendezvous.watch_variables(self.cluster.strategy)
 
     def save_model(self, folder: str) -> list[str]:
@@ -152,30 +153,19 @@ class Session:
             self.report.warn(str(problem))
             return []
 
-    def warn_of_layers(self, model: keras.Model) -> None:
-        """Warn once of each layer by which the weights depend on the number of replicas."""
-        notes = replica_count_warnings(
-            model, self.cluster.replicas, synchronized=self._sync_batch_norm
-        )
-        for note in (note for note in notes if note not in self._notes):
-            self.report.warn(note)
-        self._notes.update(notes)
-
     def _fit(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
         values = arguments.arguments
         model = values["self"]
         if not model.compiled:
             return function(*arguments.args, **arguments.kwargs)  # which refuses it
-        check_same_strategy(model, self.cluster.strategy, "fit()")
-        set_verbosity(values, is_chief=self.cluster.role.is_chief)
+        self._begin("fit()", values)
         if most := keras.config.max_epochs():  # for debugging
             values["epochs"] = min(values["epochs"], most)
         self._calls += 1
-        self._meet("fit()")
         self.model = model
         training, validation = self._fit_data(values)
-        self.warn_of_layers(model)
-        self._build(model, training, trains=True)
+        self.models.warn_of_layers(model)
+        self.models.build(model, training.spec_or_batch(), trains=True)
         compared = _compared(training, validation)
         with self._checkpoints() as checkpoints, self._stopping(), compared:
             self._loop = loop = self._make_loop(model, training, validation, checkpoints, values)
@@ -189,7 +179,7 @@ class Session:
 
     def _fit_data(self, values: dict[str, Any]) -> tuple[KerasData, KerasData | None]:
         """Return the training and the validation data of a call of ``fit``."""
-        arrays, held_out = keras_compat.split_arrays(values)
+        arrays, held_out = fit_calls.split_arrays(values)
         names = ("batch_size", "steps_per_epoch", "shuffle", "class_weight")
         with self._shuffled_arrays():
             training = self._open(values["self"], *arrays, **{name: values[name] for name in names})
@@ -207,8 +197,8 @@ class Session:
         self, model: keras.Model, *arrays: Any, gathers_rows: bool = False, **options: Any
     ) -> KerasData:
         """Return the data of a call, as Keras takes them."""
-        adapter = keras_compat.data_adapter(*arrays, **options)
-        caller = Caller(self._cluster_of(model), self.report, self.call, gathers_rows)
+        adapter = fit_calls.data_adapter(*arrays, **options)
+        caller = Caller(self.models.cluster_of(model), self.report, self.call, gathers_rows)
         return open_data(adapter, options.get("steps_per_epoch"), caller)
 
     def _make_loop(
@@ -220,7 +210,7 @@ class Session:
         values: dict[str, Any],
     ) -> Loop:
         """Return the loop of a call of ``fit``, as of the run that is resumed."""
-        cluster, first = self._cluster_of(model), values["initial_epoch"]
+        cluster, first = self.models.cluster_of(model), values["initial_epoch"]
         saved = checkpoints.latest() if cluster.role.is_chief else None
         start = agreed_state(cluster, saved and saved.state)
         callbacks = Callbacks(
@@ -233,26 +223,23 @@ class Session:
             verbose=values["verbose"],
         )
         callbacks.take_bad_losses = True  # as Keras does
-        loop = Loop(
-            model,
-            cluster,
-            training,
-            validation,
-            functions=self._functions(model),
-            callbacks=callbacks,
-            checkpoints=checkpoints,
-            report=self.report,
-            stop=self.stop,
-            options=self._options(training),
-            progress=start.progress if start else Progress(self.step, epoch_step=self.step),
-            measurements=Measurements(model, cluster, self.report),
-            epochs=max(0, values["epochs"] - first),
+        options = LoopOptions(
+            max(0, values["epochs"] - first),
             first_epoch=first,
             epochs_before=len(self.epochs),
             validation_freq=values["validation_freq"],
             checkpoint_every=self._checkpoint_every,
             step_timeout=self._step_timeout,
             prints_epochs=False,
+        )
+        measurements = Measurements(model, cluster, self.report)
+        loop = Loop(
+            model,
+            TaskServices(cluster, checkpoints, self.report, self.stop),
+            TrainingData(training, validation, training.run_options(self.cluster.replicas), None),
+            options=options,
+            tools=StepTools(self.models.functions_of(model), callbacks, measurements),
+            progress=start.progress if start else Progress(self.step, epoch_step=self.step),
         )
         if start is not None:
             loop.restore(saved)
@@ -263,18 +250,6 @@ class Session:
                 message = f"resuming after step {loop.step}, in epoch {first + loop.epoch + 1}"
             self.report.log(message)
         return loop
-
-    def _options(self, training: KerasData) -> RunOptions:
-        """Return what a checkpoint holds of a call."""
-        return RunOptions(
-            examples=training.examples or 0,
-            global_batch=training.global_batch or 0,
-            shards=self.cluster.replicas,
-            seed=0,
-            shuffle=0,
-            steps_per_epoch=training.requested_steps or 0,
-            precision=keras.config.dtype_policy().name,
-        )
 
     def _report_start(self, training: KerasData, values: dict[str, Any], step: int) -> None:
         self.facts = {
@@ -310,31 +285,12 @@ class Session:
             if not is_inner:
                 self.stop.end_at_once(AFTER_FIT)
 
-    def _cluster_of(self, model: keras.Model) -> Cluster:
-        """Return the cluster of a model: one task may make a strategy of its own."""
-        strategy = model.distribute_strategy
-        if self.cluster.role.num_workers > 1 or strategy is self.cluster.strategy:
-            return self.cluster
-        if self._own_cluster is None or self._own_cluster.strategy is not strategy:
-            self._own_cluster = Cluster(self.cluster.role, strategy)
-        return self._own_cluster
-
-    def _functions(self, model: keras.Model) -> StepFunctions:
-        """Return the functions of a model's steps, which end with ``compile()``."""
-        if not isinstance(model.train_function, StepFunctions):
-            model.train_function = StepFunctions(
-                model, self._cluster_of(model).strategy, synchronize=self._sync_batch_norm
-            )
-        return model.train_function
-
     def _evaluate(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
         values = arguments.arguments
         model = values["self"]
         if not model.compiled:
             return function(*arguments.args, **arguments.kwargs)  # which refuses it
-        check_same_strategy(model, self.cluster.strategy, "evaluate()")
-        set_verbosity(values, is_chief=self.cluster.role.is_chief)
-        self._meet("evaluate()")
+        self._begin("evaluate()", values)
         names = ("x", "y", "sample_weight")
         data = self._open(
             model,
@@ -342,8 +298,8 @@ class Session:
             batch_size=values["batch_size"],
             steps_per_epoch=values["steps"],
         )
-        self._build(model, data)
-        functions = self._functions(model)
+        self.models.build(model, data.spec_or_batch())
+        functions = self.models.functions_of(model)
         functions.synchronize()
         given = values["callbacks"]
         own = any(has_hook(callback, TEST_HOOKS) for callback in _flatten(given))
@@ -352,14 +308,14 @@ class Session:
         evaluator = Evaluator(
             model,
             functions,
-            self._cluster_of(model),
+            self.models.cluster_of(model),
             data,
             callbacks=callbacks,
             calls_batch_hooks=any(hooks),
         )
         with _compared(data):
             logs = evaluator.evaluate(STEPS_PER_EXECUTION)
-        return logs if values["return_dict"] else keras_compat.metrics_in_order(model, logs)
+        return logs if values["return_dict"] else fit_calls.metrics_in_order(model, logs)
 
     def _callback_list(
         self, given: Any, model: keras.Model, data: KerasData, verbose: int
@@ -381,67 +337,16 @@ class Session:
         set_verbosity(values, is_chief=self.cluster.role.is_chief)
         if self.cluster.role.num_workers == 1:
             return function(*arguments.args, **arguments.kwargs)
-        check_same_strategy(values["self"], self.cluster.strategy, "predict()")
+        self.models.check(values["self"], "predict()")
         options = {"batch_size": values["batch_size"], "steps_per_epoch": values["steps"]}
         # In place of a generator, whose first batches it has read.
-        values["x"] = adapter = keras_compat.data_adapter(values["x"], **options)
+        values["x"] = adapter = fit_calls.data_adapter(values["x"], **options)
         if adapter.num_batches == 1:
             return predict_alone(function, arguments)
         self._meet("predict()")
         data = self._open(values["self"], adapter, gathers_rows=True, **options)
         with _compared(data):
             return predict_together(function, arguments, data, self.cluster)
-
-    def _predict_on_batch(
-        self, function: Callable[..., Any], arguments: inspect.BoundArguments
-    ) -> Any:
-        return predict_alone(function, arguments)
-
-    def _on_batch(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
-        """Train or evaluate on a batch, which each replica has as a whole."""
-        values = arguments.arguments
-        model = values["self"]
-        if not model.compiled:
-            return function(*arguments.args, **arguments.kwargs)  # which refuses it
-        check_same_strategy(model, self.cluster.strategy, f"{function.__name__}()")
-        weights = keras_compat.weights_of_classes(
-            values["y"], values["sample_weight"], values.get("class_weight")
-        )
-        batch = map_tensors(as_tensor, (values["x"], values["y"], weights))
-        is_training = function.__name__ == "train_on_batch"
-        self._build_for(model, map_tensors(tf.type_spec_from_value, batch), trains=is_training)
-        functions = self._functions(model)
-        model.reset_metrics()
-        if is_training:
-            signals = tf.zeros([3])
-            functions.keep_logs(functions.train(batch, tf.constant(1), signals, form="whole"))
-        else:
-            functions.evaluate(batch, tf.constant(1), has_empty_replicas=False, form="whole")
-        logs = functions.logs()
-        return logs if values["return_dict"] else keras_compat.metrics_in_order(model, logs)
-
-    def _build(self, model: keras.Model, data: KerasData, *, trains: bool = False) -> None:
-        self._build_for(
-            model, data.first_batch() if data.spec is None else data.spec, trains=trains
-        )
-
-    def _build_for(self, model: keras.Model, batch: Any, *, trains: bool) -> None:
-        """Create the variables of a model and of all its optimizers, for a batch or its type."""
-        with model.distribute_strategy.scope():
-            if keras_random.is_same():
-                keras_random.global_generator()  # replicas are traced where none can be created
-            is_custom = overrides(model, "train_step")
-            if is_custom and trains:
-                if not _is_built(model):
-                    for note in build_model(model, batch):
-                        self.report.warn(note)
-                    model.built = True  # also without call(), which Keras would set it in
-                return
-            try:
-                keras_compat.build_by_call(model, batch)
-            except RuntimeError:
-                if not is_custom:  # a model whose own steps do not call it needs no build
-                    raise
 
     def _shuffled_arrays(self) -> AbstractContextManager[None]:
         """Shuffle arrays in another order in each epoch, the same on all tasks.
@@ -450,16 +355,24 @@ class Session:
         """
         if self._is_seeded:
             return nullcontext()
-        return keras_compat.array_shuffle(self._permute)
+        return fit_calls.array_shuffle(self._permute)
 
     def _permute(self, rows: np.ndarray) -> np.ndarray:
         epoch = self._loop.epoch if self._loop else 0
         return np.random.default_rng((self._calls, epoch)).permutation(rows)
 
     def _load(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
-        if tf.distribute.has_strategy():  # creates its variables on all tasks together
+        if tf.distribute.has_strategy():  # it changes variables on all tasks
             self._meet(LOADING)
+            values = arguments.arguments
+            values["filepath"] = file_of_chief(values["filepath"], self.cluster)
         return function(*arguments.args, **arguments.kwargs)
+
+    def _begin(self, call: str, values: dict[str, Any]) -> None:
+        """Wait until all tasks make this call, of a model of the cluster's."""
+        self.models.check(values["self"], call)
+        set_verbosity(values, is_chief=self.cluster.role.is_chief)
+        self._meet(call)
 
     def _meet(self, action: str) -> None:
         """Wait until all tasks make this call."""
@@ -471,11 +384,6 @@ def _flatten(given: Any) -> list[keras.callbacks.Callback]:
     if isinstance(given, keras.callbacks.CallbackList):
         return list(given.callbacks)
     return keras.tree.flatten(given or [])
-
-
-def _is_built(model: keras.Model) -> bool:
-    optimizers = find_optimizers(model).values()
-    return model.built and all(optimizer.built for optimizer in optimizers)
 
 
 @contextmanager

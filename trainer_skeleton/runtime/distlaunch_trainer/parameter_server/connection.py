@@ -9,11 +9,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from distlaunch_trainer.audit import is_audited
-from distlaunch_trainer.cluster import PeerWatchdog, Role
+from distlaunch_trainer.cluster.peers import PeerWatchdog
+from distlaunch_trainer.cluster.role import Role
+from distlaunch_trainer.cluster.strategy import without_proxy
 from distlaunch_trainer.errors import ClusterError, summarize
 from distlaunch_trainer.options import Settings
-from distlaunch_trainer.strategy import without_proxy
+from distlaunch_trainer.report.audit import is_audited
 
 from .addresses import listens
 

@@ -9,25 +9,23 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, NoReturn
 
 import keras
 import numpy as np
-import tensorflow as tf
 
-from distlaunch_trainer.callbacks import Callbacks
-from distlaunch_trainer.checkpoints import Checkpoint, Checkpoints, Progress, RunOptions
-from distlaunch_trainer.cluster import Cluster
-from distlaunch_trainer.errors import ModelError, TrainerError, TrainingStopped
-from distlaunch_trainer.evaluator import Evaluator
-from distlaunch_trainer.learning_rate import rate_of_last_step
-from distlaunch_trainer.pipeline import Data
-from distlaunch_trainer.report import Report, epoch_record
-from distlaunch_trainer.run_state import RunState
-from distlaunch_trainer.step_functions import StepFunctions
-from distlaunch_trainer.step_watchdog import StepWatchdog
-from distlaunch_trainer.stop_signal import StopSignal
+from distlaunch_trainer.errors import ModelError, TrainerError
+from distlaunch_trainer.input.batches import Data
+from distlaunch_trainer.input.data_setup import TrainingData
+from distlaunch_trainer.loop.callbacks import Callbacks
+from distlaunch_trainer.loop.evaluator import Evaluator
+from distlaunch_trainer.loop.loop_options import LoopOptions, TaskServices
+from distlaunch_trainer.loop.run_state import RunState
+from distlaunch_trainer.model.learning_rate import rate_of_last_step
+from distlaunch_trainer.saving.checkpoints import Checkpoint
+from distlaunch_trainer.step.step_functions import StepFunctions
+from distlaunch_trainer.task.step_watchdog import StepWatchdog
+from distlaunch_trainer.training_state import Progress
 
 from .connection import PROMISES, Servers
 from .lost_workers import LostWorkers
@@ -49,22 +47,16 @@ class CoordinatorLoop:
         The chief's model, compiled and built on the chief.
     servers
         The workers and parameter servers.
-    chief
-        The chief as a cluster of its own, for evaluation.
-    training, validation
-        The data, sharded for one replica; validation may be None.
-    checkpoints, report, stop
-        Where the run saves and reports, and its stop signal.
-    options, progress
-        The options of the run, and how far it is.
-    epochs
-        Epochs in total, with those done before a resume.
-    checkpoint_every
-        Steps between checkpoints; 0 for one at the end of each epoch only.
+    services
+        The chief as a cluster of its own, and where it saves and reports.
+    data
+        The data, sharded for one replica, and the options of the run.
+    options
+        When to end, validate and save.
     callbacks
         Keras callbacks; they run on the chief.
-    step_timeout
-        Seconds without a finished step after which the chief ends; 0 for none.
+    progress
+        How far the run is.
 
     Raises
     ------
@@ -78,39 +70,30 @@ class CoordinatorLoop:
         self,
         model: keras.Model,
         servers: Servers,
-        chief: Cluster,
-        training: Data,
-        validation: Data | None,
+        services: TaskServices,
+        data: TrainingData,
         *,
-        checkpoints: Checkpoints,
-        report: Report,
-        stop: StopSignal,
-        options: RunOptions,
+        options: LoopOptions,
+        callbacks: Sequence[keras.callbacks.Callback],
         progress: Progress,
-        epochs: int,
-        checkpoint_every: int = 0,
-        callbacks: Sequence[keras.callbacks.Callback] = (),
-        step_timeout: float = 0.0,
     ) -> None:
         self._model = model
         self._servers = servers
-        self._training = training
-        self._checkpoints = checkpoints
-        self._report = report
-        self._stop = stop
+        self._chief = chief = services.cluster
+        self._report = services.report
+        self._services = services
+        self._stop = services.stop
+        self._data = data
         self._options = options
-        self._progress = progress
-        self._epochs = epochs
-        self._checkpoint_every = checkpoint_every
-        self._watchdog = StepWatchdog(chief.role.name, step_timeout)
+        self._watchdog = StepWatchdog(chief.role.name, options.step_timeout)
         self.functions = StepFunctions(model, chief.strategy)
         self._callbacks = Callbacks(
             list(callbacks),
             model,
-            epochs=epochs,
-            steps=options.steps_per_epoch,
+            epochs=options.epochs,
+            steps=data.options.steps_per_epoch,
             writes=True,
-            report=report,
+            report=services.report,
         )
         if self._callbacks.see_batches:
             raise ModelError(
@@ -118,12 +101,16 @@ class CoordinatorLoop:
                 "an update_freq or save_freq in batches), and steps of parameter servers run at "
                 "the same time: use its hooks for epochs"
             )
-        self._run_state = RunState(
-            model, self.functions, self._callbacks, chief, report, options=options
+        self._state = RunState(
+            model,
+            self.functions,
+            self._callbacks,
+            services,
+            options=data.options,
+            progress=progress,
         )
-        self._chief = chief
-        self._evaluator = validation and Evaluator(
-            model, self.functions, chief, validation, callbacks=self._callbacks
+        self._evaluator = data.validation and Evaluator(
+            model, self.functions, chief, data.validation, callbacks=self._callbacks
         )
         self._last_event = 0.0
 
@@ -135,7 +122,7 @@ class CoordinatorLoop:
         ModelError
             If the checkpoint is of another model or optimizer.
         """
-        self._run_state.restore(checkpoint, self._progress)
+        self._state.restore(checkpoint)
 
     def run(self) -> Progress:
         """Train until the last epoch is done or a callback ends the training.
@@ -158,7 +145,7 @@ class CoordinatorLoop:
         self._step = WorkerStep(model, self._variables, servers.strategy)
         self._report.log(self._variables.describe())
         self._report.log(PROMISES)
-        batches = worker_batches(self._training, shuffles=self._options.shuffle > 0)
+        batches = worker_batches(self._data.training, shuffles=self._data.options.shuffle > 0)
         iterators = iter(servers.coordinator.create_per_worker_dataset(batches))
         self._schedule = Schedule(
             servers.coordinator,
@@ -168,26 +155,26 @@ class CoordinatorLoop:
             is_server_lost=lambda: bool(servers.lost()),
         )
         before = self._variables.values()
-        model.stop_training = self._progress.stopped
-        self._run_state.begin_training(self._progress)
+        model.stop_training = self._state.progress.stopped
+        self._state.begin_training()
         self._variables.push(before)
         self._watchdog.progress()
         with LostWorkers(servers.workers):
             while not self._is_done:
                 self._run_epoch()
         model.optimizer.finalize_variable_values(model.trainable_weights)
-        self._callbacks.end(self._progress.history[-1])
-        self._checkpoints.wait()
-        return self._progress
+        self._callbacks.end(self._state.progress.history[-1])
+        self._services.checkpoints.wait()
+        return self._state.progress
 
     @property
     def step(self) -> int:
         """Steps that were executed, of all epochs."""
-        return self._progress.step
+        return self._state.progress.step
 
     def describe_unfinished(self) -> str:
         """Return which steps are executed, for the message of an error."""
-        return f"a step after {self._progress.step}"
+        return f"a step after {self._state.progress.step}"
 
     def evaluate(self, data: Data) -> dict[str, Any]:
         """Return the results of the trained model on other data, which the chief evaluates.
@@ -200,20 +187,20 @@ class CoordinatorLoop:
         evaluator = Evaluator(self._model, self.functions, self._chief, data)
         logs = evaluator.evaluate(_EVALUATION_STEPS, lambda: self._stop.received)
         if logs is None:
-            self._leave_saved()
+            self._state.leave()
         return logs
 
     @property
     def _is_done(self) -> bool:
-        return len(self._progress.history) >= self._epochs or (
-            self._progress.stopped and bool(self._progress.history)
-        )
+        progress = self._state.progress
+        has_ended = progress.stopped and bool(progress.history)
+        return len(progress.history) >= self._options.epochs or has_ended
 
     def _run_epoch(self) -> None:
-        epoch = len(self._progress.history)
-        self._epoch_start = time.perf_counter() - self._progress.epoch_seconds
+        epoch = len(self._state.progress.history)
+        self._state.start_clock()
         before = self._variables.values()
-        self._run_state.begin("on_epoch_begin", epoch)
+        self._state.begin("on_epoch_begin", epoch)
         self._variables.push(before)
         self._train_epoch(epoch)
         self._pull()
@@ -226,27 +213,29 @@ class CoordinatorLoop:
         before = self._variables.values()
         self._callbacks.on_epoch_end(epoch, logs)
         self._variables.push(before)
-        self._progress = replace(self._progress, stopped=bool(self._model.stop_training))
+        self._state.update(stopped=bool(self._model.stop_training))
         self._model.reset_metrics()
-        self._finish_epoch(epoch, logs, rate)
+        self._state.end_epoch(self._options, logs, rate)
+        self._watchdog.end_epoch()
+        self._save()
         if self._stop.received and not self._is_done:
             self._leave()
 
     def _train_epoch(self, epoch: int) -> None:
         """Train to the end of the epoch, or until a stop signal."""
-        end = (epoch + 1) * self._options.steps_per_epoch
-        while self._progress.step < end and not self._stop.received:
-            every = self._checkpoint_every
-            boundary = min(end, (self._progress.step // every + 1) * every) if every else end
+        end = (epoch + 1) * self._data.options.steps_per_epoch
+        while self._state.progress.step < end and not self._stop.received:
+            every = self._options.checkpoint_every
+            boundary = min(end, (self._state.progress.step // every + 1) * every) if every else end
             for packed in self._results(boundary):
                 self._count(packed, epoch)
-            if boundary < end and self._progress.step == boundary and not self._stop.received:
+            if boundary < end and self._state.progress.step == boundary and not self._stop.received:
                 self._pull()
                 self._save()
 
     def _results(self, end: int) -> Iterator[np.ndarray]:
         """Yield the results of the steps up to ``end``, or of those scheduled at a stop signal."""
-        for packed in self._schedule.results(self._progress.step, end):
+        for packed in self._schedule.results(self._state.progress.step, end):
             yield packed
             if self._stop.received:
                 yield from self._schedule.rest()
@@ -255,7 +244,7 @@ class CoordinatorLoop:
     def _count(self, packed: np.ndarray, epoch: int) -> None:
         """Add the result of a step to the metrics."""
         result = self._step.result(packed)
-        step = self._progress.step + 1
+        step = self._state.progress.step + 1
         self._watchdog.progress()
         if not np.isfinite(result.loss) and not self._callbacks.take_bad_losses:
             raise TrainerError(
@@ -265,63 +254,37 @@ class CoordinatorLoop:
             )
         for variable, added in zip(self.functions.metric_variables, result.metrics, strict=True):
             variable.assign_add(added)
-        examples = self._progress.epoch_examples + result.rows
-        self._progress = replace(self._progress, step=step, epoch_examples=examples)
-        is_last = step % self._options.steps_per_epoch == 0
+        examples = self._state.progress.epoch_examples + result.rows
+        self._state.update(step=step, epoch_examples=examples)
+        is_last = step % self._data.options.steps_per_epoch == 0
         if is_last or time.monotonic() > self._last_event + _EVENT_SECONDS:
             self._last_event = time.monotonic()
             self._report.event("step", step=step, epoch=epoch + 1, loss=result.loss)
 
     def _pull(self) -> None:
         """Copy the variables of the servers into the chief's model, and take the epoch's time."""
-        self._variables.pull(self._progress.step)
-        seconds = time.perf_counter() - self._epoch_start
-        self._progress = replace(self._progress, epoch_seconds=seconds)
+        self._variables.pull(self._state.progress.step)
+        self._state.take_time()
 
     def _validate(self) -> dict[str, Any]:
         assert self._evaluator is not None
         counts = self.functions.metric_sums()
         logs = self._evaluator.evaluate(_EVALUATION_STEPS, self._must_stop)
         if logs is None:
-            self._save(counts)
-            self._leave_saved()
+            self._state.save(counts)
+            self._state.leave()
         return logs
 
     def _must_stop(self) -> bool:
         self._watchdog.progress()
         return self._stop.received
 
-    def _finish_epoch(self, epoch: int, logs: dict[str, Any], rate: float) -> None:
-        progress = self._progress
-        record = epoch_record(
-            epoch,
-            progress.step,
-            self._callbacks.epoch_logs,
-            examples=progress.epoch_examples,
-            seconds=progress.epoch_seconds,
-            learning_rate=rate,
-        )
-        self._run_state.end("on_epoch_begin")
-        self._progress = progress = progress.with_epoch(record)
-        is_scheduled = self._options.rate_options is not None
-        self._report.epoch(self._epochs, progress.history, logs, shows_rate=is_scheduled)
-        self._watchdog.end_epoch()
-        self._save()
-
-    def _save(self, sums: list[tf.Tensor] | None = None) -> None:
-        self._checkpoints.wait()  # memory holds one set of values at a time
-        sums = self.functions.metric_sums() if sums is None else sums
-        checkpoint = self._run_state.collect(self._progress, sums)
-        self._progress = checkpoint.state.progress
-        self._checkpoints.save(checkpoint)
+    def _save(self) -> None:
+        self._state.save(self.functions.metric_sums())
 
     def _leave(self) -> NoReturn:
         self._save()
-        self._leave_saved()
-
-    def _leave_saved(self) -> NoReturn:
-        self._checkpoints.wait()
-        raise TrainingStopped(f"stopped by a signal: saved at step {self._progress.step}")
+        self._state.leave()
 
     @contextmanager
     def _lost_servers(self) -> Iterator[None]:
@@ -337,7 +300,7 @@ class CoordinatorLoop:
 
     @property
     def _saved_step(self) -> int:
-        history = self._progress.history
-        every, step = self._checkpoint_every, self._progress.step
+        history = self._state.progress.history
+        every, step = self._options.checkpoint_every, self._state.progress.step
         last = history[-1]["step"] if history else 0
         return max(last, step // every * every if every else 0)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
-from distlaunch_trainer import messages
+from distlaunch_trainer.task import messages
 
 from .addresses import listens
 

@@ -11,8 +11,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from distlaunch_trainer import keras_compat
 from distlaunch_trainer.errors import ModelError, summarize
+from distlaunch_trainer.keras_compat import keras_optimizers
 
 from .partition import is_elementwise, part_bounds, split, split_gradient
 
@@ -116,7 +116,7 @@ class ServerVariables:
         """
         for copy, value in zip(self._copies, self._read(), strict=True):
             copy.original.assign(value)
-        keras_compat.iteration_counter(self.optimizer).assign(step)
+        keras_optimizers.iteration_counter(self.optimizer).assign(step)
         self._counter.original.assign(step)
 
     def push(self, before: Mapping[int, np.ndarray] | None = None) -> None:
@@ -139,7 +139,7 @@ class ServerVariables:
 
     @property
     def _counter(self) -> _Copy:
-        counter = keras_compat.iteration_counter(self.optimizer)
+        counter = keras_optimizers.iteration_counter(self.optimizer)
         return next(copy for copy in self._copies if copy.parts[0] is counter)
 
     def _values(self) -> list[tf.Tensor]:
@@ -165,7 +165,7 @@ def _copy(variable: keras.Variable, most_parts: int) -> _Copy:
 def _optimizer_like(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
     """Return an optimizer of the same class and arguments, without variables."""
     try:
-        return type(optimizer).from_config(keras_compat.optimizer_config(optimizer))
+        return type(optimizer).from_config(keras_optimizers.optimizer_config(optimizer))
     except Exception as error:
         raise ModelError(
             f"the optimizer {type(optimizer).__name__} cannot be copied to the parameter servers: "
@@ -195,7 +195,7 @@ def _copied_optimizer(
     parts = [part for weight in weights for part in weight.parts]
     with _recorded_slots(copy) as slots:
         copy.build(parts)
-    excluded = [w for w in weights if not keras_compat.decays(model.optimizer, w.original)]
+    excluded = [w for w in weights if not keras_optimizers.decays(model.optimizer, w.original)]
     if excluded:
         copy.exclude_from_weight_decay([part for weight in excluded for part in weight.parts])
     copies: list[_Copy] = []

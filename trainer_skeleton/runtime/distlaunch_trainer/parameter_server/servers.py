@@ -10,11 +10,12 @@ from typing import NoReturn
 
 import tensorflow as tf
 
-from distlaunch_trainer import messages, stop_signal
-from distlaunch_trainer.cluster import Role, peer_timeout
+from distlaunch_trainer.cluster.peers import peer_timeout
+from distlaunch_trainer.cluster.role import Role
 from distlaunch_trainer.errors import ClusterError, summarize
-from distlaunch_trainer.job_folders import folders_from
-from distlaunch_trainer.storage import join
+from distlaunch_trainer.task import messages, stop_signal
+from distlaunch_trainer.task.job_folders import folders_from
+from distlaunch_trainer.task.storage import join
 
 from .addresses import listens
 from .connection import cluster_spec, prepare_environment

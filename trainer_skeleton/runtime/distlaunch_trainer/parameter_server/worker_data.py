@@ -12,7 +12,8 @@ from contextlib import contextmanager
 import tensorflow as tf
 
 from distlaunch_trainer.errors import DataError
-from distlaunch_trainer.pipeline import Data, Pipeline
+from distlaunch_trainer.input.batches import Data
+from distlaunch_trainer.input.order.pipeline import Pipeline
 
 Dataset = tf.data.Dataset
 

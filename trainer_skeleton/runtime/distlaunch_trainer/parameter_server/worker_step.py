@@ -8,11 +8,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from distlaunch_trainer.custom_steps import overrides
 from distlaunch_trainer.errors import ModelError
-from distlaunch_trainer.losses import Losses, StepRows
-from distlaunch_trainer.replica_metrics import ReplicaMetrics
-from distlaunch_trainer.step_logs import StepLogs
+from distlaunch_trainer.step.custom_steps import overrides
+from distlaunch_trainer.step.losses import Losses
+from distlaunch_trainer.step.replica_metrics import ReplicaMetrics, StepLogs
+from distlaunch_trainer.step.step_context import StepRows
 
 from .server_variables import ServerVariables
 

@@ -1,0 +1,245 @@
+"""Data as a run opens and deals it out: the plan, warnings, and data given by mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from distlaunch_trainer import Arrays, Records
+from distlaunch_trainer.errors import DataError, PlanError
+from distlaunch_trainer.input.data_setup import load_data
+from distlaunch_trainer.options import Settings, parser
+
+from ..conftest import task_of, write_records  # noqa: TID252
+
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "plan.json").read_text())["cases"]
+X = np.zeros((5, 2))
+
+
+def deal(training, *arguments, validation=None, cluster=None, job_dir="", lines=None):
+    """Return the data as a run deals them out, and its warnings; add to the lines it logs."""
+    warnings: list[str] = []
+    settings = Settings.of(parser().parse_args(arguments))
+    report = SimpleNamespace(warn=warnings.append, log=(lines if lines is not None else []).append)
+    data = load_data(
+        settings,
+        cluster or task_of(0, 1),
+        str(job_dir),
+        report,
+        start=None,
+        training=lambda: training,
+        validation=lambda: validation,
+    )
+    return data, warnings
+
+
+def write(folder, *counts):
+    """Write a file of each number of records."""
+    folder.mkdir()
+    for number, count in enumerate(counts):
+        write_records(folder / f"{number}.tfrecord", [b"x"] * count)
+    return Records(f"{folder}/*.tfrecord", parse=tf.identity)
+
+
+@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: case["name"])
+def test_the_plan_is_the_one_of_the_golden_file(case):
+    cluster = task_of(0, case["tasks"] * max(1, case["gpus"]))
+    data = Arrays(np.zeros((case["examples"], 1)))
+    if "plan" not in case:
+        with pytest.raises(PlanError) as refused:
+            deal(data, *case["arguments"], cluster=cluster)
+        assert all(figure in str(refused.value) for figure in case["figures"])
+        return
+    dealt, warnings = deal(data, *case["arguments"], cluster=cluster)
+    plan = dealt.training.plan
+    full = max(plan.examples // plan.global_batch, 1)
+    rows = [plan.rows(step, rank) for step in range(full) for rank in range(plan.replicas)]
+    assert case["plan"] == {
+        "replicas": plan.replicas,
+        "global_batch": plan.global_batch,
+        "shards": plan.shards,
+        "steps": plan.steps,
+        "rows": [min(rows), max(rows)],
+        "last_rows": plan.global_rows(plan.steps - 1),
+    }
+    assert len(warnings) == ("code" in case)
+    assert all(figure in line for line in warnings for figure in case["figures"])
+
+
+def test_a_global_batch_larger_than_the_data_is_a_warning(tmp_path, cluster):
+    training = write(tmp_path / "training", 1437)
+    data, warnings = deal(training, "--global-batch-size=100000", cluster=cluster, job_dir=tmp_path)
+    assert data.training.plan.steps == 1
+    assert warnings == [
+        "a global batch of 100,000 is larger than the 1,437 examples: each epoch is one step; "
+        "use a smaller one"
+    ]
+    assert deal(training, "--global-batch-size=1437", cluster=cluster, job_dir=tmp_path)[1] == []
+
+
+def test_empty_files_among_others_are_a_warning(tmp_path, cluster):
+    training = write(tmp_path / "training", 1, 0, 1200, 0, 0, 0)
+    validation = write(tmp_path / "validation", 0, 5)
+    _, warnings = deal(training, validation=validation, cluster=cluster, job_dir=tmp_path)
+    paths = [f"{tmp_path}/training/{number}.tfrecord" for number in (1, 3, 4)]
+    assert warnings == [
+        f"4 of 6 files are empty ({', '.join(paths)} and 1 more): the others hold 1,201 examples",
+        f"1 of 2 files is empty ({tmp_path}/validation/0.tfrecord): the others hold 5 examples",
+    ]
+
+
+def test_no_data_are_an_error(tmp_path, cluster):
+    empty = write(tmp_path / "training", 0, 0)
+    with pytest.raises(PlanError, match=r"^there are no examples to train on"):
+        deal(empty, cluster=cluster, job_dir=tmp_path)
+    with pytest.raises(DataError, match=r"returned tuple: return Records\(...\)"):
+        deal(([1], [2]))
+    with pytest.raises(DataError, match=r"returned None: return Records or Arrays"):
+        deal(None)
+    with pytest.raises(DataError, match=r"^the arrays differ in length: \[4, 5\]: see trainer/"):
+        deal(Arrays(X, X[:4]))
+
+
+@pytest.mark.parametrize(
+    ("create", "message"),
+    [
+        (lambda: Arrays(X, sample_weight=X[:, 0]), "need y"),
+        (lambda: Records("*"), "takes one of parse= and parse_batch="),
+        (lambda: Records("*", parse=str, parse_batch=str), "takes one of parse= and parse_batch="),
+    ],
+)
+def test_arguments_that_do_not_go_together_are_refused(create, message):
+    with pytest.raises(DataError, match=message):
+        create()
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ((), "4 reads at once, parse calls autotuned, no cache, prefetch autotuned"),
+        (
+            ("--parallel-reads=2", "--parallel-calls=3", "--prefetch=1", "--cache=memory"),
+            "2 reads at once, 3 parse calls, cache in memory, prefetch 1",
+        ),
+    ],
+    ids=["default", "given"],
+)
+def test_how_data_are_read_is_logged_and_changed_by_options(tmp_path, cluster, options, line):
+    lines: list[str] = []
+    deal(write(tmp_path / "a", 5, 7), *options, cluster=cluster, job_dir=tmp_path, lines=lines)
+    assert lines == [f"input: 12 examples of Records, 2 files, {line}"]
+
+
+@pytest.mark.parametrize(
+    ("data", "option", "what"),
+    [
+        (lambda: Arrays(X), "--cache=memory", "5 examples of Arrays"),
+        (lambda: tf.data.Dataset.range(8).batch(2), "--cache=memory", "the data set of trainer/"),
+        (lambda: tf.data.Dataset.range(8).batch(2), "--parallel-calls=1", "the data set of train"),
+    ],
+)
+def test_options_of_reading_without_effect_are_refused(data, option, what):
+    with pytest.raises(PlanError, match=f"^{option.partition('=')[0]} has no effect on {what}"):
+        deal(data(), option)
+
+
+@pytest.fixture
+def rows():
+    return tf.data.Dataset.range(48).map(lambda row: (row, row))
+
+
+@pytest.mark.parametrize(
+    ("batched", "options", "message"),
+    [
+        (lambda rows: rows.batch(24).repeat(), "", "so an epoch has no length: set --steps-per-"),
+        (
+            lambda rows: rows.batch(24),
+            "--global-batch-size=20",
+            "the data set's batch() makes a global batch of 24, and 20 is requested",
+        ),
+        (lambda rows: Arrays(X), "--shard-policy=data", "is for a tf.data.Dataset: leave it out"),
+    ],
+)
+def test_data_that_cannot_be_sharded_are_refused(rows, batched, options, message):
+    with pytest.raises((DataError, PlanError)) as refused:
+        deal(batched(rows), *options.split(), cluster=task_of(0, 2))
+    assert message in str(refused.value)
+
+
+def test_a_data_set_without_an_end_takes_steps_per_epoch(rows):
+    data, warnings = deal(rows.batch(24).repeat(), "--steps-per-epoch=7", cluster=task_of(0, 2))
+    assert data.options.steps_per_epoch == 7
+    assert not warnings
+
+
+def test_validation_data_without_an_end_are_refused(rows):
+    with pytest.raises(DataError, match=r"validation data has no end: remove .repeat\(\)"):
+        deal(rows.batch(24), validation=rows.batch(24).repeat())
+
+
+def test_steps_that_cover_a_part_of_a_data_set_are_noted(rows):
+    _, warnings = deal(rows.batch(5), "--steps-per-epoch=6")
+    assert warnings == [
+        "--steps-per-epoch 6 covers 60 % of the 10 steps and leaves 4 to the next epoch; "
+        "--steps-per-epoch 10 (the default) sees each once"
+    ]
+
+
+def test_batches_of_other_sizes_on_other_tasks_are_refused(rows):
+    with pytest.raises(
+        DataError, match=r"batches of other sizes on other tasks \(worker:0 has 24\)"
+    ):
+        deal(rows.batch(24), cluster=task_of(0, 2, is_equal=False))
+
+
+class Halves(keras.utils.PyDataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, number):
+        return X[2 * number : 2 * number + 2], X[2 * number : 2 * number + 2, 0]
+
+
+def test_a_py_dataset_is_data():
+    data, warnings = deal(Halves())
+    assert (data.training.plan.global_batch, data.options.steps_per_epoch) == (2, 2)
+    assert not warnings
+
+
+def test_generators_and_their_functions_are_data():
+    def batches():
+        while True:
+            yield X, X[:, 0]
+
+    for training in (batches(), batches):
+        data, _ = deal(training, "--steps-per-epoch=3")
+        assert (data.training.plan.global_batch, data.options.steps_per_epoch) == (5, 3)
+    with pytest.raises(DataError, match="generator has an unknown number of batches, so an"):
+        deal(batches())
+    message = "generator of the validation data has an unknown number of batches: return Arrays"
+    with pytest.raises(DataError, match=message):
+        deal(Arrays(X), validation=batches())
+
+
+@pytest.mark.parametrize("policy", ["data", "off"])
+def test_what_a_number_of_steps_leaves_out_of_a_dataset_is_predicted(policy):
+    known = tf.data.Dataset.range(100).batch(10)
+    options = ("--steps-per-epoch=4", f"--shard-policy={policy}")
+    _, warnings = deal(known, *options)
+    assert warnings == [
+        "--steps-per-epoch 4 covers 40 % of the 10 steps and leaves 6 to the next epoch; "
+        "--steps-per-epoch 10 (the default) sees each once"
+    ]
+    _, warnings = deal(known, "--steps-per-epoch=25", f"--shard-policy={policy}")
+    assert [w for w in warnings if "sees each example 2.5 times in an epoch of 10 steps" in w]
+    lines: list[str] = []
+    unknown = tf.data.Dataset.range(100).filter(lambda n: n < 50).batch(10)
+    _, warnings = deal(unknown, *options, lines=lines)
+    assert warnings == []
+    assert any("unknown, and so is what --steps-per-epoch 4 leaves out" in line for line in lines)

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from distlaunch_trainer.errors import DataError
+from distlaunch_trainer.input.user_data.same_rows import check_equal, facts_of, suspects
+
+X = np.arange(10.0)
+
+
+def rows() -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices((X, X))
+
+
+def sources(*values: object) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(*values)
+
+
+def check(one: tf.data.Dataset, other: tf.data.Dataset) -> None:
+    check_equal([facts_of(one), facts_of(other)], ("chief", "worker:0"), "the data")
+
+
+def test_data_sets_that_begin_with_other_rows_are_refused():
+    for one, other in (
+        (rows().shard(2, 0), rows().shard(2, 1)),
+        (rows().take(5), rows().skip(5)),
+        (rows().batch(3), sources((X, X[::-1])).batch(3)),
+        (sources(["a", "b"]), sources(["b", "a"])),
+        (tf.data.Dataset.range(3), tf.data.Dataset.range(3, 6)),
+    ):
+        with pytest.raises(DataError, match="of the data differ on chief and worker:0"):
+            check(one, other)
+
+
+def test_files_may_be_in_another_folder_on_each_task():
+    check(*(sources([f"{folder}/1", f"{folder}/2"]) for folder in ("/a", "/b")))
+
+
+def test_python_and_random_operations_are_known():
+    def facts(function):
+        found = facts_of(rows().map(function).prefetch(1))
+        return found.is_python, found.is_random
+
+    dtype = tf.float64
+    assert facts(lambda x, y: (x + 1, y)) == (False, False)
+    assert facts(lambda x, y: (x + tf.random.normal([], dtype=dtype), y)) == (False, True)
+    seed = [1, 2]
+    assert facts(lambda x, y: (x + tf.random.stateless_normal([], seed, dtype=dtype), y)) == (
+        False,
+        False,
+    )
+    assert facts(lambda x, y: (tf.numpy_function(np.copy, [x], dtype), y)) == (True, False)
+
+
+def test_lines_that_give_each_task_other_rows_are_named(tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text(
+        "names = sorted(set(labels))\n"
+        "number = {name: n for n, name in enumerate(set(labels))}\n"
+        "files = sorted(os.listdir('data'))\n"
+        "files = glob.glob('data/*')  # set()\n"
+        "order = np.random.default_rng().permutation(10)\n"
+        "order = np.random.default_rng(0).permutation(10)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    assert suspects() == (
+        "; see train.py, line 5 (no seed), train.py, line 2 (the order of a set), "
+        "train.py, line 4 (files in any order)"
+    )

@@ -1,0 +1,16 @@
+"""Keras's generator of unseeded numbers; what replicas draw is in step/test_random_draws.py."""
+
+from __future__ import annotations
+
+import random
+
+from distlaunch_trainer.keras_compat import keras_random
+
+
+def test_making_the_generator_leaves_the_numbers_of_python_as_they_are():
+    """In a script they may be the order of the rows."""
+    random.seed(3)
+    expected = random.getstate()
+    random.seed(3)
+    keras_random.global_generator()
+    assert random.getstate() == expected

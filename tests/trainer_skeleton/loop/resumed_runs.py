@@ -1,0 +1,168 @@
+"""Resumes a run from its checkpoint of every step, with callbacks, and compares the results.
+
+    python -m resumed_runs CASE... STEP...
+
+Prints a JSON object: for each case and step what differs from the run that was not interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from distlaunch_trainer import Arrays, Run, options
+from distlaunch_trainer.saving import checkpoints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+kc = keras.callbacks
+ROWS, BATCH, STEPS, EPOCHS = 10, 4, 3, 2
+
+
+class Rates(kc.Callback):
+    """Changes the learning rate wherever a callback may, starting from what it reads."""
+
+    def rate(self, factor: float) -> float:
+        optimizer = self.model.optimizer
+        optimizer.learning_rate = float(optimizer.learning_rate) * factor
+        return float(optimizer.learning_rate)
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.initial = self.rate(1.25)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.of_epoch = self.rate(0.75) + 0.1 * self.initial
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self.model.optimizer.learning_rate = self.of_epoch * (1 + batch) / 4
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.rate(0.9)
+
+
+class Counts(kc.Callback):
+    """Counts in all hooks, scales a weight by its counts, and logs them."""
+
+    epochs = batches = 0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.epochs += 1
+        bias = self.model.layers[-1].bias
+        bias.assign(bias + self.epochs / 8)
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self.batches += 1
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        logs["batches"] = float(self.batches + self.epochs)
+
+    def get_state(self) -> Any:
+        return [self.epochs, self.batches]
+
+    def set_state(self, state: Any) -> None:
+        self.epochs, self.batches = state
+
+
+CASES: dict[str, Callable[[], list[kc.Callback]]] = {
+    "scheduler": lambda: [kc.LearningRateScheduler(lambda _, rate: rate * 0.5)],
+    "plateau": lambda: [kc.ReduceLROnPlateau("loss", factor=0.5, patience=0, min_delta=10.0)],
+    "stopping": lambda: [
+        kc.EarlyStopping("loss", patience=0, min_delta=10.0, restore_best_weights=True)
+    ],
+    "files": lambda: [
+        kc.ModelCheckpoint("saved.keras", save_freq=2),
+        kc.TensorBoard("logs", update_freq=1),
+        kc.BackupAndRestore("backup"),
+    ],
+    "nan": lambda: [kc.TerminateOnNaN()],
+    "swap": lambda: [kc.SwapEMAWeights()],
+    "function": lambda: [
+        kc.LambdaCallback(on_epoch_begin=lambda epoch, logs: halve(), on_epoch_end=print)
+    ],
+    "rates": lambda: [Rates()],
+    "counts": lambda: [Counts()],
+}
+CASES["all"] = lambda: [
+    callback for name in CASES if name not in {"all", "stopping"} for callback in CASES[name]()
+]
+
+
+def halve() -> None:
+    optimizer = halve.model.optimizer
+    optimizer.learning_rate = float(optimizer.learning_rate) / 2
+
+
+def create_model() -> keras.Model:
+    model = keras.Sequential(
+        [keras.layers.Input((2,)), keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)]
+    )
+    optimizer = keras.optimizers.Adam(0.1, use_ema=True, ema_momentum=0.5)
+    model.compile(optimizer, "mse", metrics=["mae"])
+    halve.model = model
+    return model
+
+
+def data(rows: int) -> Arrays:
+    random = np.random.default_rng(rows)
+    x = random.normal(size=(rows, 2))
+    return Arrays(x, (x**2).sum(1, keepdims=True))
+
+
+def train(folder: Path, case: str) -> dict[str, Any]:
+    """Train or resume in a folder; return what the run leaves."""
+    keras.backend.clear_session()
+    arguments = f"--job-dir={folder} --epochs={EPOCHS} --global-batch-size={BATCH} --shards=1"
+    settings = options.parser().parse_args([*arguments.split(), "--checkpoint-every=1"])
+    with Run(settings) as run:
+        run.load_data(lambda: data(ROWS), lambda: data(5))
+        with run.strategy.scope():
+            model = run.build_model(create_model)
+        records = run.fit(model, [*CASES[case](), kc.CSVLogger(str(folder / "log.csv"))])
+    speeds = [record.pop("examples_per_second") for record in records]
+    assert all(speeds)
+    for record in records:
+        record.pop("timing")
+    variables = [*model.variables, *model.optimizer.variables]
+    return {
+        "records": records,
+        "history": model.history.history,
+        "csv": (folder / "log.csv").read_text(),
+        "weights": [np.asarray(variable).tolist() for variable in variables],
+    }
+
+
+def differences(case: str, wanted: list[int]) -> dict[str, list[str]]:
+    """Return by step which results of a run that resumes there are others."""
+    calm = Path(case)
+    expected = train(calm, case)
+    assert expected["records"][0]["examples"] == ROWS
+    steps = [f"step-{step:08d}" for step in wanted]
+    found = {}
+    for step in steps:
+        resumed = Path(f"{case}-{step}")
+        shutil.copytree(calm / "checkpoints" / step, resumed / "checkpoints" / step)
+        shutil.copy(calm / "log.csv", resumed)
+        results = train(resumed, case)
+        found[step] = [name for name in results if results[name] != expected[name]]
+    return found
+
+
+def main() -> None:
+    checkpoints.MAX_TO_KEEP = 100
+    keras.utils.set_random_seed(0)
+    tf.config.experimental.enable_op_determinism()
+    steps = [int(text) for text in sys.argv[1:] if text.isdecimal()]
+    cases = [text for text in sys.argv[1:] if not text.isdecimal()]
+    print(json.dumps({case: differences(case, steps) for case in cases}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The tasks of a cluster: roles, devices, strategy, and what they exchange besides training."""

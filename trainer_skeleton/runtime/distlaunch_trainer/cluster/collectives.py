@@ -1,0 +1,150 @@
+"""Which task this process is, and what the tasks agree on.
+
+A cluster comes as the environment variable ``TF_CONFIG``, as Google's training services and
+TensorFlow write it: ``{"cluster": {"chief": [...], "worker": [...]}, "task": {"type": ..., "index":
+...}}``. Without it there is one task, the chief.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from .rendezvous import Rendezvous
+from .role import (
+    Role,
+)
+
+_PACK_BYTES = 4 << 20
+
+
+def _words(value: np.ndarray) -> int:
+    """Return how many numbers of 64 bits hold an array."""
+    return -(-value.nbytes // 8)
+
+
+def _packs(values: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
+    """Yield consecutive arrays of one collective, or an array that takes several."""
+    pack: list[np.ndarray] = []
+    size = 0
+    for value in values:
+        if pack and size + value.nbytes > _PACK_BYTES:
+            yield pack
+            pack, size = [], 0
+        pack.append(value)
+        size += value.nbytes
+    if pack:
+        yield pack
+
+
+class Cluster:
+    """The tasks of a cluster, where they must know or do the same.
+
+    Every method is a collective: all tasks call it, in the same order.
+    """
+
+    def __init__(self, role: Role, strategy: tf.distribute.Strategy) -> None:
+        self.role = role
+        self.strategy = strategy
+        self.rendezvous = Rendezvous(role)
+        self.replicas = int(strategy.num_replicas_in_sync)
+        self.local_replicas = self.replicas // role.num_workers
+        # XLA compiles each step of a TPU for one shape of its batch.
+        self.needs_static_shapes = isinstance(strategy, tf.distribute.TPUStrategy)
+        # Each is traced once, for vectors of any length.
+        self._sums = {
+            dtype: tf.function(
+                self._sum_over_tasks, [tf.TensorSpec([None], dtype)], autograph=False
+            )
+            for dtype in ("int64", "float64")
+        }
+
+    @property
+    def replica_ids(self) -> range:
+        """The replicas of this task, numbered over the whole cluster."""
+        first = self.role.rank * self.local_replicas
+        return range(first, first + self.local_replicas)
+
+    def all_reduce_sum(self, value: np.ndarray) -> np.ndarray:
+        """Return the sum of all tasks' arrays of one shape, of int64 or float64."""
+        if self.role.num_workers == 1 or not value.size:  # of no numbers, TensorFlow crashes
+            return value
+        summed = self._sums[value.dtype.name](tf.convert_to_tensor(value.reshape(-1)))
+        return np.asarray(summed).reshape(value.shape)
+
+    def all_gather(self, value: np.ndarray) -> list[np.ndarray]:
+        """Return the vectors (int64, of any length) of all tasks, in the order of their ranks."""
+        lengths = self.all_reduce_sum(self._own_row(np.array(len(value), np.int64)))
+        padded = np.zeros(int(lengths.max(initial=0)), np.int64)
+        padded[: len(value)] = value
+        rows = self.all_reduce_sum(self._own_row(padded))
+        return [row[:length] for row, length in zip(rows, lengths, strict=True)]
+
+    def broadcast(self, value: np.ndarray) -> np.ndarray:
+        """Return the chief's array; the other tasks' arrays give its shape and type only."""
+        return self.broadcast_all([value])[0]
+
+    def broadcast_all(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the chief's arrays, bit by bit; those of other tasks give shapes and types only.
+
+        One collective transfers 4 MiB of them; larger ones are slower.
+        """
+        if self.role.num_workers == 1:
+            return list(values)
+        is_given = self.role.is_chief
+        return [array for pack in _packs(values) for array in self._sum_bits(pack, is_given)]
+
+    def merge(self, value: np.ndarray) -> np.ndarray:
+        """Return an array of which each task has some numbers, and zeros for all others."""
+        return self._sum_bits([value], is_given=True)[0]
+
+    def _sum_bits(self, values: Sequence[np.ndarray], is_given: bool) -> list[np.ndarray]:
+        """Return arrays whose bits are the sums of those of the tasks that give any."""
+        ends = np.cumsum([_words(value) for value in values])
+        sent = np.zeros(ends[-1], np.int64)
+        parts = [part.view(np.uint8) for part in np.split(sent, ends[:-1])]
+        if is_given:
+            for part, value in zip(parts, values, strict=True):
+                part[: value.nbytes] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+        pieces = [
+            sent[n : n + _PACK_BYTES // 8] for n in range(0, max(len(sent), 1), _PACK_BYTES // 8)
+        ]
+        summed = np.concatenate([self.all_reduce_sum(piece) for piece in pieces])
+        received = np.split(summed, ends[:-1])
+        return [
+            part.view(np.uint8)[: value.nbytes].view(value.dtype).reshape(value.shape)
+            for part, value in zip(received, values, strict=True)
+        ]
+
+    def broadcast_text(self, text: str) -> str:
+        """Return the chief's text."""
+        encoded = np.frombuffer(text.encode(), np.uint8)
+        length = int(self.broadcast(np.array([len(encoded)], np.int64))[0])
+        mine = encoded if self.role.is_chief else np.zeros(length, np.uint8)
+        return self.broadcast(mine).tobytes().decode()
+
+    def all_equal(self, value: int) -> bool:
+        """Return whether all tasks hold the same number."""
+        return bool((self.all_reduce_sum(self._own_row(np.array(value, np.int64))) == value).all())
+
+    def barrier(self) -> None:
+        """Return when every task has come here."""
+        self.all_reduce_sum(np.zeros(1, np.int64))
+
+    def _own_row(self, value: np.ndarray) -> np.ndarray:
+        """Return zeros for every task, with ``value`` in this task's row."""
+        table = np.zeros((self.role.num_workers, *value.shape), value.dtype)
+        table[self.role.rank] = value
+        return table
+
+    def _sum_over_tasks(self, value: tf.Tensor) -> tf.Tensor:
+        def share(tensor: tf.Tensor) -> tf.Tensor:
+            context = tf.distribute.get_replica_context()
+            first = context.replica_id_in_sync_group % self.local_replicas == 0
+            share = tf.where(first, tensor, tf.zeros_like(tensor))
+            return context.all_reduce(tf.distribute.ReduceOp.SUM, share)
+
+        summed = self.strategy.run(share, args=(value,))
+        return self.strategy.experimental_local_results(summed)[0]

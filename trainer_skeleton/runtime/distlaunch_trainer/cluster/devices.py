@@ -1,0 +1,298 @@
+"""The devices of this task: what it should have, what TensorFlow sees, and why it sees less."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from distlaunch_trainer.errors import ClusterError, DeviceError
+from distlaunch_trainer.task import messages
+
+from .virtual_devices import make_virtual_devices
+
+_EXPECTED = "DISTLAUNCH_EXPECTED_GPUS"
+_DRIVER = "libcuda.so.1"
+_RUNTIME, _CUDNN, _NCCL = "libcudart.so.12", "libcudnn.so.{}", "libnccl.so.2"
+# What TensorFlow opens beside cuDNN. All releases from 2.16 to 2.21 are built with CUDA 12
+# (https://www.tensorflow.org/install/source#gpu).
+_CUDA_12 = (
+    _RUNTIME,
+    "libcublas.so.12",
+    "libcublasLt.so.12",
+    "libcufft.so.11",
+    "libcurand.so.10",
+    "libcusolver.so.11",
+    "libcusparse.so.12",
+    "libcupti.so.12",
+    "libnvrtc.so.12",
+    "libnvJitLink.so.12",
+    _NCCL,
+)
+_LOGICAL_DEVICE = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)/device:\w+:\d+")
+
+
+def prepare(task: str, environ: Mapping[str, str], *, allow_cpu: bool, memory_growth: bool) -> None:
+    """Make virtual devices, print this task's devices, and check them before the tasks meet.
+
+    Parameters
+    ----------
+    task, environ, allow_cpu
+        See `check_gpus`.
+    memory_growth
+        Whether to allocate GPU memory when it is needed.
+
+    Raises
+    ------
+    DeviceError
+        If there are fewer GPUs than expected, and ``allow_cpu`` is not set.
+    """
+    make_virtual_devices(environ)
+    messages.info(describe_devices())
+    warning = check_gpus(task, environ, allow_cpu=allow_cpu)
+    if warning:
+        messages.warning(warning)
+    if memory_growth:
+        allow_memory_growth()
+
+
+def check_gpus(task: str, environ: Mapping[str, str], *, allow_cpu: bool) -> str | None:
+    """Compare the GPUs that TensorFlow sees with those that the task's machine has.
+
+    Parameters
+    ----------
+    task
+        This task's name, for the message.
+    environ
+        ``DISTLAUNCH_EXPECTED_GPUS`` is the number of GPUs; where it is unset, none are expected.
+    allow_cpu
+        Whether to continue with fewer.
+
+    Returns
+    -------
+    A warning if there are fewer and ``allow_cpu`` is set, otherwise None.
+
+    Raises
+    ------
+    DeviceError
+        If there are fewer and ``allow_cpu`` is not set. The message names the reasons.
+    ClusterError
+        If ``DISTLAUNCH_EXPECTED_GPUS`` is not a whole number.
+    """
+    expected = _expected_gpus(environ)
+    seen = len(tf.config.list_physical_devices("GPU"))
+    if seen >= expected:
+        return None
+    reasons = "; ".join(missing_gpu_reasons(environ)) or "see TensorFlow's log above"
+    problem = (
+        f"{task}: expected {_counted(expected, 'GPU')} ({_EXPECTED}), "
+        f"TensorFlow sees {seen or 'none'}: {reasons}"
+    )
+    if allow_cpu:
+        return f"{problem}; continuing because of --allow-cpu"
+    raise DeviceError(f"{problem}; --allow-cpu trains anyway")
+
+
+def _expected_gpus(environ: Mapping[str, str]) -> int:
+    text = environ.get(_EXPECTED) or "0"
+    if not re.fullmatch("[0-9]{1,4}", text):
+        raise ClusterError(f"{_EXPECTED} must be a whole number, got {text!r}")
+    return int(text)
+
+
+def missing_gpu_reasons(
+    environ: Mapping[str, str],
+    build: Mapping[str, Any] | None = None,
+    device_folder: Path = Path("/dev"),
+) -> Iterator[str]:
+    """Yield why TensorFlow sees no GPU or fewer than there are.
+
+    Parameters
+    ----------
+    environ
+        This process's environment.
+    build
+        How TensorFlow is built, by default ``tf.sysconfig.get_build_info()``.
+    device_folder
+        The folder with NVIDIA's device files.
+    """
+    build = tf.sysconfig.get_build_info() if build is None else build
+    if not build.get("is_cuda_build"):
+        yield f"TensorFlow {tf.__version__} is built without CUDA (install tensorflow[and-cuda])"
+        return
+    if "CUDA_VISIBLE_DEVICES" in environ:
+        yield f"CUDA_VISIBLE_DEVICES is {environ['CUDA_VISIBLE_DEVICES']!r}"
+    if not any(device_folder.glob("nvidia[0-9]*")):
+        yield f"no device file {device_folder}/nvidia0 (the container was started without GPUs)"
+    driver = _open(_DRIVER)
+    if driver is None:
+        path = environ.get("LD_LIBRARY_PATH", "")
+        yield (
+            f"driver library {_DRIVER} not found (LD_LIBRARY_PATH is {path!r}; Vertex AI mounts "
+            "the driver in /usr/local/nvidia/lib64)"
+        )
+        return
+    if code := _call(driver, "cuInit", 0):
+        yield f"the driver does not start (cuInit returned {code})"
+    # TensorFlow has opened what it finds in folders of its own; that is found by its name now.
+    missing = [name for name in (*_CUDA_12, _cudnn(build)) if _open(name) is None]
+    if missing:
+        yield (
+            f"cannot open {', '.join(missing)} (install tensorflow[and-cuda], and add its folders "
+            "nvidia/*/lib to LD_LIBRARY_PATH)"
+        )
+
+
+def allow_memory_growth() -> None:
+    """Let TensorFlow allocate GPU memory when it is needed instead of all of it at the start."""
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, enable=True)
+
+
+def check_same_devices(peers: Sequence[str]) -> None:
+    """Check that all tasks of a cluster have the same number of devices.
+
+    To be called when the cluster is formed and before the first collective, which does not end
+    between tasks with different numbers of replicas.
+
+    Parameters
+    ----------
+    peers
+        Names of all training tasks.
+
+    Raises
+    ------
+    DeviceError
+        If they differ; the message has the number of each task.
+    """
+    for kind in ("GPU", "CPU"):  # a task has several CPUs if they are virtual
+        devices = (_LOGICAL_DEVICE.fullmatch(d.name) for d in tf.config.list_logical_devices(kind))
+        counts = Counter(_task_name(*device.groups()) for device in devices if device)
+        if len({counts[peer] for peer in peers}) > 1:
+            numbers = ", ".join(f"{peer} has {counts[peer]}" for peer in peers)
+            raise DeviceError(
+                f"the tasks have different numbers of {kind}s ({numbers}): give all of them "
+                "machines with the same number of accelerators"
+            )
+
+
+def _task_name(kind: str, index: str) -> str:
+    return "chief" if kind == "chief" else f"{kind}:{index}"
+
+
+def describe_devices() -> str:
+    """Return this task's devices and the versions of the libraries that compute on them.
+
+    For example ``2 GPUs (Tesla T4, 14.6 GiB) · TensorFlow 2.21.0 · CUDA 12.9 · cuDNN 9.28.0 · NCCL
+    2.32.3``, or ``no GPU, 2 CPU cores · TensorFlow 2.21.0 without CUDA``.
+    """
+    gpus = Counter(_gpu_name(*gpu) for gpu in enumerate(tf.config.list_physical_devices("GPU")))
+    devices = [f"{_counted(count, 'GPU')} ({name})" for name, count in gpus.items()]
+    return " · ".join(
+        [", ".join(devices) or f"no GPU, {_counted(usable_cores(), 'CPU core')}", *_versions()]
+    )
+
+
+def _gpu_name(number: int, gpu: tf.config.PhysicalDevice) -> str:
+    name = tf.config.experimental.get_device_details(gpu).get("device_name", "unknown")
+    memory = gpu_memory(_open(_DRIVER), number)
+    return f"{name}, {memory / 2**30:.1f} GiB" if memory else name
+
+
+def gpu_memory(driver: Any, number: int) -> int | None:
+    """Return the bytes of a GPU's memory, None where the driver does not report it.
+
+    Parameters
+    ----------
+    driver
+        The driver library, with the functions of NVIDIA's CUDA Driver API
+        (https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html).
+    number
+        The GPU's, among those that this process sees.
+    """
+    device, total = ctypes.c_int(), ctypes.c_size_t()
+    failed = (
+        driver is None
+        or _call(driver, "cuInit", 0)
+        or _call(driver, "cuDeviceGet", ctypes.byref(device), number)
+        or _call(driver, "cuDeviceTotalMem_v2", ctypes.byref(total), device)
+    )
+    return None if failed else total.value
+
+
+def _versions() -> Iterator[str]:
+    """Yield the versions of TensorFlow, CUDA, cuDNN and NCCL, those that can be opened."""
+    build = tf.sysconfig.get_build_info()
+    if not build.get("is_cuda_build"):
+        yield f"TensorFlow {tf.__version__} without CUDA"
+        return
+    yield f"TensorFlow {tf.__version__}"
+    for label, soname, function in (
+        ("CUDA", _RUNTIME, "cudaRuntimeGetVersion"),
+        ("cuDNN", _cudnn(build), "cudnnGetVersion"),
+        ("NCCL", _NCCL, "ncclGetVersion"),
+    ):
+        if number := library_version(_open(soname), function):
+            yield f"{label} {number}"
+
+
+def library_version(library: Any, function: str) -> str | None:
+    """Return the version of one of NVIDIA's libraries, None where the library is None.
+
+    Parameters
+    ----------
+    library
+        The library.
+    function
+        ``cudaRuntimeGetVersion`` (12050 is 12.5), ``ncclGetVersion`` (22707 is 2.27.7, before NCCL
+        2.9 2804 is 2.8.4) or ``cudnnGetVersion`` (90300 is 9.3.0, before cuDNN 9 8906 is 8.9.6).
+    """
+    if library is None:
+        return None
+    if function == "cudnnGetVersion":
+        number = int(library.cudnnGetVersion())
+    else:
+        value = ctypes.c_int()
+        if _call(library, function, ctypes.byref(value)):
+            return None
+        number = value.value
+    if function == "cudaRuntimeGetVersion":
+        return f"{number // 1000}.{number % 1000 // 10}"
+    major, rest = divmod(number, 10_000 if number >= 10_000 else 1_000)
+    return f"{major}.{rest // 100}.{rest % 100}"
+
+
+def _cudnn(build: Mapping[str, Any]) -> str:
+    return _CUDNN.format(str(build.get("cudnn_version", "9")).partition(".")[0])
+
+
+def _open(soname: str) -> Any:
+    """Open a shared library where the dynamic loader finds it, None where it cannot."""
+    try:
+        return ctypes.CDLL(soname)
+    except OSError:
+        return None
+
+
+def _call(library: Any, function: str, *arguments: Any) -> int:
+    """Call a function that returns 0 on success; -1 if the library has no such function."""
+    try:
+        return int(getattr(library, function)(*arguments))
+    except AttributeError:
+        return -1
+
+
+def usable_cores() -> int:
+    """Return the number of CPU cores that this process may run on."""
+    has_affinity = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

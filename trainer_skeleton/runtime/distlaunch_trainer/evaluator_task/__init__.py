@@ -1,0 +1,1 @@
+"""The evaluator task, which evaluates checkpoints beside the training."""

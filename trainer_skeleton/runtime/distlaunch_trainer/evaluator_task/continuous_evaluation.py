@@ -1,0 +1,221 @@
+"""The evaluator task: it evaluates each checkpoint of a job while other tasks train.
+
+It is no member of the cluster and reads the checkpoints from the job folder. Each is evaluated
+once, the oldest first; one that is removed before it was read is left out. The last one is never
+removed, so it is always evaluated.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import keras
+import numpy as np
+
+from distlaunch_trainer.cluster.collectives import Cluster
+from distlaunch_trainer.errors import StorageError, TrainingStopped
+from distlaunch_trainer.input.batches import Data
+from distlaunch_trainer.input.data_setup import TrainingData
+from distlaunch_trainer.loop.evaluator import Evaluator
+from distlaunch_trainer.model.learning_rate import restore_schedules
+from distlaunch_trainer.model.model_state import ModelState
+from distlaunch_trainer.options import Settings
+from distlaunch_trainer.report.report import Report, checkpoint_line
+from distlaunch_trainer.run_start import JoinedRun
+from distlaunch_trainer.saving.best_model import best_model
+from distlaunch_trainer.saving.checkpoints import Checkpoint, Checkpoints
+from distlaunch_trainer.step.step_functions import StepFunctions
+from distlaunch_trainer.task.stop_signal import StopSignal
+from distlaunch_trainer.task.storage import join, read_if_there, write_whole
+from distlaunch_trainer.training_state import Progress
+
+from .evaluator_status import EVALUATIONS, EvaluatorSide, poll_seconds
+
+_STEPS_PER_EXECUTION = 20
+
+
+def evaluate_checkpoints(
+    joined: JoinedRun, model: keras.Model, data: TrainingData
+) -> list[dict[str, Any]]:
+    """Evaluate each checkpoint of the job on this evaluator; return the records.
+
+    Parameters
+    ----------
+    joined
+        The run.
+    model
+        A compiled model, built in the scope of the strategy.
+    data
+        The validation data, as the training data of `data_setup.load_evaluation_data`.
+    """
+    joined.stop.defer()
+    evaluation = ContinuousEvaluation(
+        model,
+        joined.cluster,
+        data.training,
+        checkpoints=joined.checkpoints,
+        job_dir=joined.folders.job,
+        report=joined.report,
+        stop=joined.stop,
+        settings=joined.settings,
+    )
+    return evaluation.run()
+
+
+class ContinuousEvaluation:
+    """Evaluates the checkpoints of a job folder.
+
+    Parameters
+    ----------
+    model
+        A compiled model, built in the scope of ``cluster.strategy``.
+    cluster
+        This task alone.
+    data
+        The data.
+    checkpoints
+        The checkpoints of the job.
+    job_dir
+        The job folder.
+    report, stop
+        Where the task reports, and its stop signal.
+    settings
+        ``export`` and its metric, and ``sync_batch_norm`` count.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        cluster: Cluster,
+        data: Data,
+        *,
+        checkpoints: Checkpoints,
+        job_dir: str,
+        report: Report,
+        stop: StopSignal,
+        settings: Settings,
+    ) -> None:
+        self._model = model
+        self._checkpoints = checkpoints
+        self._job_dir = job_dir
+        self._report = report
+        self._stop = stop
+        self._best = best_model(model, settings, job_dir, report) if settings.export else None
+        self._strategy = cluster.strategy
+        self._schedules: dict[str, Any] | None = None
+        self._state = ModelState(model, cluster.strategy)
+        functions = StepFunctions(model, cluster.strategy, synchronize=settings.sync_batch_norm)
+        self._evaluator = Evaluator(model, functions, cluster, data)
+        self._status = EvaluatorSide(job_dir)
+        self._run: str | None = None
+        self._records: list[dict[str, Any]] = []
+        self._left_out: set[str] = set()
+
+    def run(self) -> list[dict[str, Any]]:
+        """Evaluate until the training has ended and its last checkpoint is evaluated.
+
+        Returns
+        -------
+        list of dict
+            A record of each evaluation.
+
+        Raises
+        ------
+        TrainingStopped
+            If this task received SIGTERM.
+        TrainerError
+            If a checkpoint is not of this model, or the job folder cannot be written.
+        """
+        self._load()
+        if not self._checkpoints.listed():
+            self._report.log(f"waiting for the first checkpoint in {self._checkpoints.folder}")
+        while True:
+            self._leave_if_stopped()
+            self._status.beat()
+            run = self._status.run()
+            if run != self._run:  # the chief has started, perhaps from scratch
+                self._run = run
+                self._load()
+            if self._evaluate_next():
+                continue
+            final = self._status.final()
+            if final is not None and final in self._done:
+                self._status.has_evaluated(final)
+                return self._records
+            time.sleep(poll_seconds(self._job_dir))
+
+    @property
+    def _done(self) -> set[str]:
+        return {record["checkpoint"] for record in self._records} | self._left_out
+
+    def _load(self) -> None:
+        """Read the evaluations of an earlier evaluator of this run."""
+        text = read_if_there(join(self._job_dir, EVALUATIONS)) or b""
+        self._records = [json.loads(line) for line in text.decode().splitlines() if line]
+        self._left_out.clear()
+        if self._best is not None:
+            self._best.load()
+
+    def _evaluate_next(self) -> bool:
+        """Evaluate the oldest checkpoint that was not evaluated; return whether there was one."""
+        done = self._done
+        for name in self._checkpoints.listed():
+            checkpoint = self._read(name) if name not in done else None
+            if checkpoint is not None:
+                self._evaluate(name, checkpoint)
+                return True
+        return False
+
+    def _evaluate(self, name: str, checkpoint: Checkpoint) -> None:
+        schedules = checkpoint.state.options.schedules
+        if schedules != self._schedules:
+            self._schedules = schedules
+            restore_schedules(self._model, self._schedules)
+            self._state = ModelState(self._model, self._strategy)
+        self._state.check_same(checkpoint.model)
+        self._state.assign([checkpoint.values[each] for each in self._state.variables])
+        logs = self._evaluator.evaluate(_STEPS_PER_EXECUTION, self._must_stop)
+        self._leave_if_stopped()
+        if logs is not None and self._status.run() == self._run:  # no other run has begun
+            self._record(name, checkpoint.state.progress, logs)
+
+    def _read(self, name: str) -> Checkpoint | None:
+        """Return a checkpoint, None if it is not complete, was removed or is damaged."""
+        try:
+            return self._checkpoints.read(name)
+        except StorageError as error:
+            if self._checkpoints.is_complete(name):
+                self._report.warn(f"{error}; it is not evaluated")
+                self._left_out.add(name)
+            return None
+
+    def _record(self, name: str, progress: Progress, logs: dict[str, Any]) -> None:
+        """Export the model if it is the best, then record the evaluation."""
+        facts = {
+            "step": progress.step,
+            "epoch": len(progress.history),
+            "checkpoint": name,
+            "logs": {key: np.asarray(value).tolist() for key, value in logs.items()},
+        }
+        is_best = self._best is not None and self._best.is_better(self._model, logs)
+        if self._best is not None and is_best:
+            self._best.write(self._model, facts)
+        record = {**facts, "time": time.time(), "is_best": is_best}
+        self._records.append(record)
+        lines = "".join(json.dumps(each) + "\n" for each in self._records)
+        write_whole(join(self._job_dir, EVALUATIONS), lines.encode())
+        self._report.event("evaluation", **facts, is_best=is_best)
+        self._report.evaluation_scalars(progress.step, logs)
+        self._report.log(checkpoint_line(progress.step, logs, is_best=is_best))
+        self._status.has_evaluated(name)
+
+    def _must_stop(self) -> bool:
+        self._status.beat()
+        return self._stop.received
+
+    def _leave_if_stopped(self) -> None:
+        if self._stop.received:
+            step = self._records[-1]["step"] if self._records else 0
+            raise TrainingStopped(f"stopped by a signal: evaluated up to step {step}")

@@ -1,0 +1,1 @@
+"""Examples that can be read in any order: Arrays, Csv, ImageFolder, Tfds."""

@@ -1,0 +1,128 @@
+"""Examples in memory: ``Arrays``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from distlaunch_trainer.cluster.collectives import Cluster
+from distlaunch_trainer.errors import DataError
+from distlaunch_trainer.input.batch_rows import (
+    as_tensor,
+    count_rows,
+    map_tensors,
+    row_reader,
+    tensors_in,
+)
+from distlaunch_trainer.input.user_data.same_rows import different_rows, fingerprint
+
+from .example_source import Examples, ExampleSource, InputOptions, class_weighting
+
+Dataset = tf.data.Dataset
+
+
+@dataclass(frozen=True)
+class Arrays(Examples):
+    """Examples in memory: arrays, or structures of arrays, of the same length.
+
+    Parameters
+    ----------
+    x, y, sample_weight
+        What ``model.fit`` would take, or lists of numbers; the first dimension of each array counts
+        the examples.
+    class_weight
+        The weight of each class of ``y`` in the loss, 1 for those left out.
+    """
+
+    x: Any
+    y: Any = None
+    sample_weight: Any = None
+    class_weight: Mapping[int, float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.y is None and self.sample_weight is not None:
+            raise DataError("Arrays with sample_weight need y: see trainer/data.py")
+
+    def open(
+        self,
+        cluster: Cluster,
+        fallback_dir: str,  # noqa: ARG002
+        *,
+        numbered: bool = False,
+        options: InputOptions | None = None,  # noqa: ARG002
+    ) -> ArraySource:
+        """Check that all arrays have one length, on all tasks."""
+        source = ArraySource(self, numbered=numbered)
+        if not cluster.all_equal(source.examples):
+            raise DataError(
+                f"the arrays do not have the same length on all tasks ({cluster.role.name} has "
+                f"{source.examples:,}): give every task the whole data, see trainer/data.py"
+            )
+        if not cluster.all_equal(source.fingerprint):
+            raise different_rows("the Arrays differ between the tasks")
+        return source
+
+
+class ArraySource(ExampleSource):
+    """The examples of `Arrays`; an item is an example's number."""
+
+    item_spec = tf.TensorSpec([], tf.int64)
+    item_bytes = 8
+    input_options = ()  # as they are in memory
+
+    def __init__(self, arrays: Arrays, *, numbered: bool = False) -> None:
+        parts = [_arrays_in(name, getattr(arrays, name)) for name in ("x", "y", "sample_weight")]
+        last = max(n for n, part in enumerate(parts) if part is not None)
+        with tf.device("CPU"):  # not the first GPU, where a batch alone has its place
+            tensors = map_tensors(as_tensor, tuple(parts[: last + 1]))
+            self._readers = map_tensors(row_reader, tensors)
+            self._weigh = class_weighting(arrays.class_weight)
+            self.fingerprint = fingerprint(
+                tf.nest.flatten(tensors_in(tensors), expand_composites=True)
+            )
+            lengths = {int(count_rows(tensor)) for tensor in tensors_in(tensors)}
+        self.numbered = numbered
+        if len(lengths) > 1:
+            raise DataError(f"the arrays differ in length: {sorted(lengths)}: see trainer/data.py")
+        self.examples = lengths.pop()
+        self.facts: dict[str, Any] = {"kind": "arrays"}
+
+    def examples_of(self, batch: tf.Tensor) -> Any:
+        """Return the examples of a batch, with their numbers if these are requested."""
+        data = self._weigh(map_tensors(lambda read: read(batch), self._readers))
+        return (data, batch) if self.numbered else data
+
+    def describe(self) -> dict[str, Any]:
+        """Return what ``summary.json`` records of the data, besides the number of examples."""
+        return self.facts
+
+
+def _arrays_in(name: str, value: Any) -> Any:
+    """Return a structure of arrays: an array for a list of numbers, a tuple for one of arrays.
+
+    Raises
+    ------
+    DataError
+        If nested lists have different lengths.
+    """
+    if isinstance(value, Mapping):
+        return {key: _arrays_in(f"{name}[{key!r}]", part) for key, part in value.items()}
+    if not isinstance(value, (list, tuple)):
+        return value
+    if any(_is_array(part) for part in tf.nest.flatten(value)):
+        return tuple(_arrays_in(f"{name}[{number}]", part) for number, part in enumerate(value))
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise DataError(
+            f"Arrays takes arrays, and the lists in {name} have different lengths: "
+            f"give tf.ragged.constant({name}), see trainer/data.py"
+        ) from None
+
+
+def _is_array(part: Any) -> bool:
+    return hasattr(part, "tocoo") or len(getattr(part, "shape", ())) > 0

@@ -1,0 +1,1 @@
+"""Which replica reads which example at which step, and the pipeline that reads them so."""

@@ -1,0 +1,1 @@
+"""Records of TFRecord files, and the index of where they begin."""

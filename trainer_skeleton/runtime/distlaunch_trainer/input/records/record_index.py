@@ -1,0 +1,344 @@
+"""The byte offset of each record in TFRecord files.
+
+One pass over the lengths of a file's records gives their number, and the byte offset of every k-th
+of them; TensorFlow can then enter the file at such an offset without reading what is before it.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+import stat
+import zlib
+from array import array
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import tensorflow as tf
+
+from distlaunch_trainer.cluster.collectives import Cluster
+from distlaunch_trainer.errors import DataError, StorageError
+from distlaunch_trainer.task.storage import is_remote, join, write_whole
+
+from .tfrecord_scanner import RecordScanner
+
+EVERY = 16
+"""A byte offset is kept for every record whose number is a multiple of this."""
+
+_SCANNED_AT_ONCE = 16
+_GZIP_RATIO = 10  # of a file with few records, whose unpacked size is not known
+_CACHE_NAME = ".records-index.json"
+_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+
+
+@dataclass(frozen=True)
+class FileIndex:
+    """What one file holds.
+
+    Attributes
+    ----------
+    path
+        The file.
+    size, changed
+        Bytes, and the time of the last change in nanoseconds: when either differs, the file is read
+        again.
+    records
+        Number of records.
+    offsets
+        Byte offset of records 0, ``EVERY``, 2 · ``EVERY`` ...; of the unpacked data for a GZIP
+        file.
+    compression
+        ``""`` or ``"GZIP"``.
+    first
+        The first record that is used; `records` are used from there on.
+    """
+
+    path: str
+    size: int
+    changed: int
+    records: int
+    offsets: array[int]
+    compression: str
+    first: int = 0
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of the records that are used, on average; unpacked ones, as far as is known."""
+        if self.compression:
+            if len(self.offsets) < 2:
+                return self.size * _GZIP_RATIO
+            return self.records * self.offsets[-1] // (EVERY * (len(self.offsets) - 1))
+        is_whole = not self.first and len(self.offsets) == -(-self.records // EVERY)
+        if is_whole:
+            return self.size
+        start = self.offsets[self.first // EVERY]
+        end = (self.first + self.records) // EVERY
+        stop = self.offsets[end] if end < len(self.offsets) else self.size
+        return stop - start
+
+    def entry(self, record: int) -> tuple[int, int]:
+        """Return where to enter for ``record``: a byte offset, and how many records to skip."""
+        if self.compression:
+            return 0, record
+        return self.offsets[record // EVERY], record % EVERY
+
+
+@dataclass(frozen=True)
+class Index:
+    """What the files of a pattern hold.
+
+    Attributes
+    ----------
+    files
+        The files, sorted by path; those of a split may be parts of files.
+    bytes_read
+        Bytes of data that this task has read for it; the others have read the rest.
+    """
+
+    files: list[FileIndex]
+    bytes_read: int
+
+
+def index_files(pattern: str | Sequence[str], cluster: Cluster, fallback_dir: str) -> Index:
+    """Index the files that match patterns, the work shared between the tasks of ``cluster``.
+
+    The result is kept in a file beside the data (in ``fallback_dir`` where that is read-only) and
+    reused for files whose size and time of change are still the same.
+
+    Raises
+    ------
+    DataError
+        If no file matches, the tasks see different files, or a file is damaged or no regular file.
+    """
+    files = _list_files(pattern)
+    pattern = pattern if isinstance(pattern, str) else pattern[0]
+    _check_same_files(files, pattern, cluster)
+    cache_paths = _cache_paths(pattern, fallback_dir)
+    known = _load_cache(cache_paths, files)
+    stale = cluster.all_reduce_sum(
+        np.array([not _is_current(known, *file) for file in files], np.int64)
+    )
+    to_scan = [file for file, is_stale in zip(files, stale, strict=True) if is_stale]
+    bytes_read = 0
+    if to_scan:
+        scanned, bytes_read = _scan_together(to_scan, cluster)
+        known.update(scanned)
+        if cluster.role.is_chief:
+            wanted = {path for path, _, _ in files}
+            kept = [entry for path, entry in known.items() if path in wanted or _exists(path)]
+            _save_cache(cache_paths, kept)
+    return Index([known[path] for path, _, _ in files], bytes_read)
+
+
+def _is_current(known: dict[str, FileIndex], path: str, size: int, changed: int) -> bool:
+    """Return whether a file is still the one that was indexed."""
+    entry = known.get(path)
+    return entry is not None and (entry.size, entry.changed) == (size, changed)
+
+
+def _exists(path: str) -> bool:
+    try:
+        return bool(tf.io.gfile.exists(path))
+    except tf.errors.OpError:
+        return False
+
+
+def _list_files(pattern: str | Sequence[str]) -> list[tuple[str, int, int]]:
+    """Return path, size and time of change of each file that matches, sorted by path."""
+    try:
+        # The index itself may lie beside the data, and what was not yet written whole.
+        paths = sorted(p for p in tf.io.gfile.glob(pattern) if not _last_part(p).startswith("."))
+        stats = [_stat(path) for path in paths]
+    except tf.errors.OpError as error:
+        raise DataError(f"the data {pattern} cannot be listed: {error.message}") from error
+    except OSError as error:
+        raise DataError(f"the data {pattern} cannot be listed: {error.strerror}") from error
+    if not paths:
+        raise DataError(f"no file matches {pattern}: see trainer/data.py")
+    return [(path, *facts) for path, facts in zip(paths, stats, strict=True)]
+
+
+def _last_part(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def _stat(path: str) -> tuple[int, int]:
+    """Return a file's size and the time of its last change in nanoseconds.
+
+    Raises
+    ------
+    DataError
+        If it is no regular file: a named pipe would never end.
+    """
+    if is_remote(path):
+        remote = tf.io.gfile.stat(path)
+        return int(remote.length), int(remote.mtime_nsec)
+    local = Path(path).stat()  # TensorFlow's own has the time in whole seconds
+    kind = stat.S_IFMT(local.st_mode)
+    if kind != stat.S_IFREG:
+        raise DataError(
+            f"{path} is {_KINDS.get(kind, 'a device')}, and data are read from regular files: "
+            f"remove it, or change the pattern in trainer/data.py"
+        )
+    return local.st_size, local.st_mtime_ns
+
+
+def _check_same_files(files: list[tuple[str, int, int]], pattern: str, cluster: Cluster) -> None:
+    names_and_sizes = json.dumps([(_last_part(path), size) for path, size, _ in files])
+    if not cluster.all_equal(zlib.crc32(names_and_sizes.encode())):
+        raise DataError(
+            f"the tasks see different files for {pattern} ({cluster.role.name} sees {len(files)}): "
+            f"put the data where all of them read the same, such as gs://"
+        )
+
+
+def _scan_together(
+    files: list[tuple[str, int, int]], cluster: Cluster
+) -> tuple[dict[str, FileIndex], int]:
+    """Scan each file in one of the tasks, and send the result to all tasks.
+
+    Return the files by path, and how many bytes this task has read.
+    """
+    mine = _assign_by_size(files, cluster.role.num_workers)[cluster.role.rank]
+    with ThreadPoolExecutor(_SCANNED_AT_ONCE) as pool:  # a bucket answers each file slowly
+        indexes = dict(zip(mine, pool.map(lambda number: scan(*files[number]), mine), strict=True))
+    facts = np.zeros((len(files), 2), np.int64)
+    for number, file in indexes.items():
+        facts[number] = file.records, bool(file.compression)
+    facts = cluster.all_reduce_sum(facts)
+    ends = np.cumsum(-(-facts[:, 0] // EVERY))
+    offsets = np.zeros(ends[-1], np.int64)
+    for number, file in indexes.items():
+        offsets[ends[number] - len(file.offsets) : ends[number]] = file.offsets
+    parts = np.split(cluster.all_reduce_sum(offsets), ends[:-1])
+    indexed = {}
+    for file, (records, packed), part in zip(files, facts.tolist(), parts, strict=True):
+        compression = "GZIP" if packed else ""
+        indexed[file[0]] = FileIndex(*file, records, array("q", part.tobytes()), compression)
+    return indexed, sum(files[number][1] for number in mine)
+
+
+def _assign_by_size(files: Sequence[tuple[str, int, int]], tasks: int) -> list[list[int]]:
+    """Assign files to tasks: the largest first, each to the task with the fewest bytes."""
+    shares: list[list[int]] = [[] for _ in range(tasks)]
+    load = [0] * tasks
+    for number in sorted(range(len(files)), key=lambda n: -files[n][1]):
+        lightest = load.index(min(load))
+        shares[lightest].append(number)
+        load[lightest] += files[number][1]
+    return shares
+
+
+def scan(path: str, size: int, changed: int) -> FileIndex:
+    """Read the lengths of all records of one file.
+
+    Raises
+    ------
+    DataError
+        If the file is cut off or a length does not match its checksum; names the byte offset.
+    """
+    scanner = RecordScanner(path, EVERY)
+    try:
+        with _open(path) as file:
+            compression = "GZIP" if file.read(2) == b"\x1f\x8b" else ""
+            file.seek(0)
+            if compression:
+                scanner.scan_stream(gzip.GzipFile(fileobj=file))
+            elif is_remote(path):
+                scanner.scan_stream(file)
+            else:
+                scanner.scan_mapped(file)
+    except tf.errors.OpError as error:
+        raise DataError(f"{path} cannot be read: {error.message}") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{path} is damaged GZIP: {error}") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+    return FileIndex(path, size, changed, scanner.records, scanner.offsets, compression)
+
+
+def _open(path: str) -> BinaryIO:
+    """Open a file to read it from its beginning to its end."""
+    # TensorFlow's own class copies what it reads several times.
+    return _RemoteFile(path) if is_remote(path) else Path(path).open("rb", buffering=0)
+
+
+class _RemoteFile(io.RawIOBase):
+    """A file of a bucket, as what reads into a buffer of the caller's."""
+
+    def __init__(self, path: str) -> None:
+        self._file = tf.io.gfile.GFile(path, "rb")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._file.seek(offset, whence)
+        return self._file.tell()
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _cache_paths(pattern: str, fallback_dir: str) -> list[str]:
+    """Return where the index may lie: beside the data, or in the job folder by the data's name."""
+    folder = pattern.rpartition("/")[0] or "."
+    fallback = join(fallback_dir, f"index-{zlib.crc32(folder.encode()):08x}.json")
+    return [fallback] if set(folder) & set("*?[") else [join(folder, _CACHE_NAME), fallback]
+
+
+def _load_cache(cache_paths: list[str], files: list[tuple[str, int, int]]) -> dict[str, FileIndex]:
+    """Return the entries of all files, this pattern's or another's; what cannot be read is none."""
+    known: dict[str, FileIndex] = {}
+    wanted = set(files)
+    for path in reversed(cache_paths):
+        try:
+            with tf.io.gfile.GFile(path) as file:
+                cache = json.load(file)
+            if cache["crc32"] != _crc32(cache["files"]):
+                continue
+            entries = [_entry(item) for item in cache["files"]]
+        except (tf.errors.OpError, ValueError, KeyError, TypeError):
+            continue
+        for entry in entries:
+            # An old entry beside the data does not replace one that is current.
+            if entry.path not in known or (entry.path, entry.size, entry.changed) in wanted:
+                known[entry.path] = entry
+    return known
+
+
+def _entry(item: dict[str, object]) -> FileIndex:
+    offsets = array("q", base64.b64decode(item["offsets"]))
+    entry = FileIndex(**{**item, "offsets": offsets})
+    if entry.records and len(entry.offsets) != (entry.records - 1) // EVERY + 1:
+        raise ValueError("not an index of this version")
+    return entry
+
+
+def _crc32(files: object) -> int:
+    return zlib.crc32(json.dumps(files).encode())
+
+
+def _save_cache(cache_paths: list[str], entries: list[FileIndex]) -> None:
+    # Millions of offsets as JSON's numbers take long to read, and much memory.
+    files = [
+        {**vars(entry), "offsets": base64.b64encode(entry.offsets).decode()} for entry in entries
+    ]
+    text = json.dumps({"crc32": _crc32(files), "files": files})
+    for path in cache_paths:
+        with suppress(StorageError):
+            return write_whole(path, text.encode())
+    return None

@@ -1,0 +1,1 @@
+"""Batches that the user makes: ``tf.data``, PyDataset, generators."""

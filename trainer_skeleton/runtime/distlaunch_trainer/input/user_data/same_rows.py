@@ -1,0 +1,305 @@
+"""Rows that all tasks must read alike, compared by fingerprints before the first step.
+
+Tasks compare what is known of their data sets, and their first batches:
+
+- Data without random operations must be equal. So must targets that Python code makes.
+- Random operations may draw other numbers on each task, e.g. to flip images: only rows that another
+  task has at another position are an error, and equal targets are enough.
+- What may be random numbers or other rows is a warning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from distlaunch_trainer.cluster.rendezvous import Rendezvous
+from distlaunch_trainer.errors import DataError
+from distlaunch_trainer.input.batch_rows import tensors_in
+from distlaunch_trainer.task.explain import project_path
+
+_ROWS = 64  # of a batch that are compared
+_SOURCE_ROWS = 1000
+_PYTHON = re.compile(r"PyFunc")
+_RANDOM = re.compile(r"(?<!Stateless)Random|Stateful|RngReadAndSkip|Multinomial")
+
+# Of shard(), take() and skip(), range(), and shuffle().
+_PARTS = ("_num_shards", "_index", "_count", "_start", "_stop", "_step", "_seed", "_seed2")
+
+_SUSPECTS = {
+    r"\b(default_rng|RandomState|Random)\(\s*\)": "no seed",
+    r"(?<![\w.])set\(|frozenset\(": "the order of a set",
+    r"\b(listdir|scandir|i?glob|iterdir|rglob)\(": "files in any order",
+    r"\.shard\(": "rows of this task only",
+}
+_SORTED = re.compile(r"\bsorted\(|\.sort\(")
+_REMEDY = (
+    "all tasks must read the same rows in the same order, and each trains on its part of a batch: "
+    "seed what draws numbers (default_rng(0)), sort sets and lists of files, and do not shard by "
+    "task"
+)
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What is known of a data set before it is read.
+
+    Attributes
+    ----------
+    batches
+        Their number, as ``cardinality()`` returns it.
+    sources
+        A fingerprint of the arrays and file names that it begins with, and of the parts of these
+        that are taken, e.g. by ``shard()``.
+    is_python, is_random
+        Whether Python code, or random operations, make or change its rows.
+    """
+
+    batches: int
+    sources: str
+    is_python: bool
+    is_random: bool
+
+
+def facts_of(dataset: tf.data.Dataset) -> DataFacts:
+    """Return what is known of a data set before it is read."""
+    chain = list(_chain(dataset))
+    operations = {name for each in chain for name in _operations(each)}
+    digest = hashlib.sha256()
+    for each in chain:
+        for tensor in getattr(each, "_tensors", ()):
+            digest.update(_sample(tensor))
+        parts = [tf.get_static_value(getattr(each, name)) for name in _PARTS if hasattr(each, name)]
+        if parts:
+            digest.update(f"{type(each).__name__} {parts}".encode())
+    return DataFacts(
+        int(dataset.cardinality()),
+        digest.hexdigest()[:15],
+        any(map(_PYTHON.search, operations)),
+        any(map(_RANDOM.search, operations)),
+    )
+
+
+def fingerprint(tensors: Iterable[Any]) -> int:
+    """Return a number for some rows of tensors, which differs if their rows do."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(_sample(tensor))
+    return int(digest.hexdigest()[:15], 16)
+
+
+_numbers = itertools.count()  # all tasks compare the same data sets, in the same order
+
+
+class RowComparison:
+    """Compares the first batch of a data set with the other tasks'.
+
+    Parameters
+    ----------
+    rendezvous
+        Where the tasks exchange fingerprints.
+    warn
+        Is called with a warning.
+    facts
+        Those of the data set.
+    what
+        The data set, for messages: ``the data of fit()``.
+
+    Attributes
+    ----------
+    problem
+        How the batches differ, empty if they do not.
+    """
+
+    def __init__(
+        self,
+        rendezvous: Rendezvous,
+        warn: Callable[[str], None],
+        facts: DataFacts,
+        what: str,
+    ) -> None:
+        self._rendezvous = rendezvous
+        self._warn = warn
+        self._facts = facts
+        self._name = f"rows/{next(_numbers)}"
+        self._what = what
+        self._is_done = False
+        self.problem = ""
+
+    def after(self, position: tf.Tensor, data: Any, value: tf.Tensor) -> tf.Tensor:
+        """Return a value when the tasks' batches at position 0 have been compared.
+
+        Raises
+        ------
+        tf.errors.OpError
+            If they differ, see `problem`.
+        """
+        parts = data if isinstance(data, tuple) else (data,)
+        x, y = parts[:1], parts[1:2]
+        tensors = [tf.nest.flatten(tensors_in(part), expand_composites=True) for part in (x, y)]
+
+        def compare() -> tf.Tensor:
+            flat = [tensor for part in tensors for tensor in part]
+            inputs = len(tensors[0])
+            return tf.numpy_function(
+                lambda *arrays: self._compare(arrays[:inputs], arrays[inputs:]), flat, tf.int64
+            )
+
+        done = tf.cond(tf.equal(position, 0), compare, lambda: tf.constant(0, tf.int64))
+        with tf.control_dependencies([done]):
+            return tf.identity(value)
+
+    def _compare(self, x: Sequence[np.ndarray], y: Sequence[np.ndarray]) -> np.int64:
+        if not self._is_done:
+            self._is_done = True
+            own = {"x": _row_hashes(x), "y": _row_hashes(y)}
+            all_tasks = self._rendezvous.exchange_once(
+                self._name, own, f"to read the first batch of {self._what}"
+            )
+            for name, other in zip(self._rendezvous.peers, all_tasks, strict=True):
+                self._judge(own, other, name)
+        return np.int64(0)
+
+    def _judge(self, own: dict[str, list[str]], other: dict[str, list[str]], name: str) -> None:
+        x_differ, y_differ = own["x"] != other["x"], own["y"] != other["y"]
+        if not x_differ and not y_differ:
+            return
+        has_targets = len(set(own["y"])) > 1
+        facts = self._facts
+        part = "targets" if y_differ else "inputs"
+        problem = f"the {part} of the first batch of {self._what} differ on {name}"
+        is_error = (
+            not (facts.is_random or facts.is_python)
+            or (y_differ and not facts.is_random)
+            or _are_moved(own["x"], other["x"])
+        )
+        if is_error:
+            self.problem = f"{problem}: {_REMEDY}{suspects()}"
+            raise DataError(self.problem)
+        if y_differ or not has_targets:
+            self._warn(
+                f"{problem}: random operations may draw other numbers on each task, but the rows "
+                f"must be the same{suspects()}"
+            )
+
+
+def check_equal(facts: Sequence[DataFacts], peers: Sequence[str], what: str) -> None:
+    """Refuse data sets that do not begin with the same rows, or have other numbers of batches.
+
+    Raises
+    ------
+    DataError
+        If a task's differs from the first task's.
+    """
+    for name, other in zip(peers, facts, strict=True):
+        if other.batches != facts[0].batches:
+            counts = f"{facts[0].batches:,} on {peers[0]} and {other.batches:,} on {name}"
+            raise DataError(
+                f"the numbers of batches of {what} differ, {counts}: {_REMEDY}{suspects()}"
+            )
+        if other.sources != facts[0].sources:
+            raise different_rows(f"{what} differ on {peers[0]} and {name}")
+
+
+def different_rows(problem: str) -> DataError:
+    """Return the error for data that begin with other rows on other tasks."""
+    return DataError(f"the rows or file names of {problem}: {_REMEDY}{suspects()}")
+
+
+def suspects() -> str:
+    """Return the lines of the project that may give each task other rows, for the end of a message.
+
+    At most three.
+    """
+    files = list(_sources())
+    lines = [
+        line
+        for pattern, reason in _SUSPECTS.items()
+        for path, name in files
+        for line in _lines_with(pattern, reason, path, name)
+    ]
+    return f"; see {', '.join(lines[:3])}" if lines else ""
+
+
+def _sources() -> Iterator[tuple[Path, Path]]:
+    """Yield the files of the project that are loaded, with their paths in it."""
+    files = [
+        sys.argv[0],
+        *(getattr(module, "__file__", None) for module in [*sys.modules.values()]),
+    ]
+    for file in dict.fromkeys(filter(None, files)):
+        path = Path(file)
+        if path.suffix == ".py" and (name := project_path(file)) and path.is_file():
+            yield path, name
+
+
+def _lines_with(pattern: str, reason: str, path: Path, name: Path) -> Iterator[str]:
+    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+        code = line.partition("#")[0]
+        if re.search(pattern, code) and not _SORTED.search(code):
+            yield f"{name}, line {number} ({reason})"
+
+
+def _chain(dataset: Any) -> Iterator[Any]:
+    """Yield a data set and those that it is made of."""
+    yield dataset
+    for each in dataset._inputs():  # noqa: SLF001
+        yield from _chain(each)
+
+
+def _operations(dataset: Any) -> Iterator[str]:
+    """Yield the types of the operations of a data set's functions."""
+    for function in dataset._functions():  # noqa: SLF001
+        definition = function.function.graph.as_graph_def()
+        for node in definition.node:
+            yield node.op
+        for nested in definition.library.function:
+            for node in nested.node_def:
+                yield node.op
+
+
+def _sample(tensor: Any) -> bytes:
+    """Return some rows of a tensor; nothing of one that has no rows.
+
+    Of paths the names, as the folders may be other ones on other machines.
+    """
+    if not isinstance(tensor, tf.Tensor) or not hasattr(tensor, "numpy") or not tensor.shape.rank:
+        return b""
+    rows = tensor.shape[0]
+    numbers = np.unique(np.linspace(0, max(rows - 1, 0), min(rows, _SOURCE_ROWS)).astype(np.int64))
+    with tf.device("CPU"):
+        sample = tf.gather(tensor, numbers).numpy()
+    if sample.dtype == object:
+        sample = np.array([text.rpartition(b"/")[2] for text in sample.ravel()], object)
+    return _bytes_of(sample) + str(rows).encode()
+
+
+def _row_hashes(arrays: Sequence[np.ndarray]) -> list[str]:
+    """Return a hash for each of the first rows of a batch; several arrays are in one hash."""
+    rows = min((len(array) for array in arrays if array.ndim), default=0)
+    return [
+        hashlib.sha256(b"".join(_bytes_of(a[row]) for a in arrays if a.ndim)).hexdigest()[:12]
+        for row in range(min(rows, _ROWS))
+    ]
+
+
+def _bytes_of(value: Any) -> bytes:
+    array = np.asarray(value)
+    return repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
+
+
+def _are_moved(own: Sequence[str], other: Sequence[str]) -> bool:
+    """Return whether two batches have equal rows at different positions."""
+    if len(set(own)) < len(own):
+        return False
+    positions = {row: position for position, row in enumerate(own)}
+    return any(positions.get(row, position) != position for position, row in enumerate(other))

@@ -1,0 +1,255 @@
+"""The work of a user's data set, divided among the tasks.
+
+A data set that ends with ``batch(n)`` after operations that work element by element is the same if
+each task takes its elements before these operations: every nth element, in batches of ``n`` divided
+by the number of tasks. So each task decodes its own rows alone. Elsewhere each task makes whole
+batches and takes its rows of them.
+
+TensorFlow's own sharding by data takes rows at the end, and its sharding by files other batches:
+https://www.tensorflow.org/api_docs/python/tf/data/experimental/AutoShardPolicy
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
+
+from distlaunch_trainer.cluster.collectives import Cluster
+from distlaunch_trainer.input.batch_rows import count_rows, map_tensors
+from distlaunch_trainer.keras_compat.keras_random import SEEDED_OPERATIONS, is_same, replica_seed
+
+from .user_dataset import rows_in_batches, with_one_order
+
+Dataset = tf.data.Dataset
+
+_AFTER_BATCH = {"PrefetchDataset", "OptionsDataset", "ModelDataset"}
+_BATCH = {"BatchDatasetV2", "ParallelBatchDataset"}
+_MAPS = {"MapDataset", "ParallelMapDataset", "ParallelMapDatasetV2"}
+_ELEMENTWISE = _MAPS | {"PrefetchDataset", "OptionsDataset"}
+# Stateful by their definition: functions, which are looked at, and what changes nothing.
+_HARMLESS = {
+    *("Assert", "Case", "If", "LookupTableFindV2", "LookupTableSizeV2", "PrintV2"),
+    *("ReadVariableOp", "StatefulPartitionedCall", "While"),
+}
+
+
+@dataclass(frozen=True)
+class Divided:
+    """A data set of a task's rows.
+
+    Attributes
+    ----------
+    parts
+        ``(data, rows, global_rows)`` for each global batch: a task's rows of it, their number, and
+        that of all tasks. Where it has none, the data have one row, which does not count.
+    what
+        What is divided: ``batch``, and operations before it.
+    """
+
+    parts: Dataset
+    what: str
+
+    def describe(self) -> str:
+        """Return a line on it."""
+        return f"input: each task makes its own rows alone ({self.what})"
+
+
+def divide_work_of(batches: Dataset, cluster: Cluster, rows: int | None = None) -> Divided | None:
+    """Return this task's rows of each batch; see `divide_work`."""
+    if is_same() and cluster.local_replicas > 1:  # which rows a replica has would be another law
+        return None
+    return divide_work(batches, cluster.role.rank, cluster.role.num_workers, rows)
+
+
+def divide_work(
+    batches: Dataset, task: int, tasks: int, rows_of_pass: int | None = None
+) -> Divided | None:
+    """Return the rows ``task, task + tasks ...`` of each batch, of which only these are made.
+
+    None is returned where that cannot be done so that all rows stay the same.
+
+    Parameters
+    ----------
+    batches
+        The data set.
+    task, tasks
+        The task, and how many there are.
+    rows_of_pass
+        Its rows, where it has been read to count them.
+    """
+    known = rows_in_batches(batches)
+    specs = tf.nest.flatten(batches.element_spec)
+    if tasks == 1 or known is None or not all(map(_is_dense, specs)):
+        return None
+    rows, size = known
+    if rows == tf.data.UNKNOWN_CARDINALITY:
+        rows = rows_of_pass or 0
+    is_endless = rows == tf.data.INFINITE_CARDINALITY
+    if size % tasks or not (is_endless or rows >= tasks):
+        return None
+    try:
+        graph = _Graph(batches)
+    except (tf.errors.OpError, ValueError):  # of what TensorFlow has no graph
+        return None
+    chain = graph.divide(task, tasks, size // tasks)
+    if chain is None:
+        return None
+    spec = tf.nest.map_structure(
+        lambda s: tf.TensorSpec([None, *s.shape[1:]], s.dtype), batches.element_spec
+    )
+    drops = batches.cardinality() == rows // size
+    own = with_one_order(graph.dataset(spec))
+    return Divided(_counted(own, rows, size, bool(drops), task), chain)
+
+
+class _Graph:
+    """The graph of a data set, in which nodes are put between others."""
+
+    def __init__(self, batches: Dataset) -> None:
+        text = tf.raw_ops.DatasetToGraphV2(
+            input_dataset=tf.data.experimental.to_variant(batches),
+            external_state_policy=tf.data.experimental.ExternalStatePolicy.IGNORE.value,
+        )
+        self._batches = batches
+        self._graph = tf.compat.v1.GraphDef.FromString(text.numpy())
+        self._nodes = {node.name: node for node in self._graph.node}
+
+    def divide(self, task: int, tasks: int, size: int) -> str | None:
+        """Take a task's elements before the operations that end with ``batch``, in batches of size.
+
+        Return what is divided, None if the data set does not end with ``batch``.
+        """
+        (end,) = (node for node in self._graph.node if node.op == "_Retval")
+        node = self._input(end)
+        after: list[Any] = []
+        while node.op in _AFTER_BATCH:
+            after.append(node)
+            node = self._input(node)
+        if node.op not in _BATCH:
+            return None
+        batch, elementwise = node, []
+        while (before := self._input(elementwise[-1] if elementwise else batch)).op in _ELEMENTWISE:
+            if before.op in _MAPS and not self._is_elementwise(before.attr["f"].func.name):
+                break
+            elementwise.append(before)
+        while elementwise and elementwise[-1].op not in _MAPS:
+            elementwise.pop()
+        self._shard_before(elementwise[-1] if elementwise else batch, task, tasks)
+        batch.input[1] = self._constant("distlaunch/size", size, tf.int64)
+        keeps = self._constant("distlaunch/keeps", False, tf.bool)
+        batch.input[2 if batch.op == "BatchDatasetV2" else 3] = keeps
+        for changed in (batch, *after):
+            for shape in changed.attr["output_shapes"].list.shape:
+                if not shape.unknown_rank:
+                    shape.dim[0].size = -1
+        self._give_seeds_to(task, [n.attr["f"].func.name for n in elementwise if n.op in _MAPS])
+        return ", ".join(n.op for n in (*reversed(elementwise), batch) if n.op in _MAPS | _BATCH)
+
+    def dataset(self, spec: Any) -> Dataset:
+        """Return the data set of the graph."""
+        variant = tf.raw_ops.DatasetFromGraph(graph_def=self._graph.SerializeToString())
+        dataset = tf.data.experimental.from_variant(variant, spec)
+        dataset._made_of = self._batches  # noqa: SLF001 - whose generators of seeds end with it
+        return dataset
+
+    def _input(self, node: Any) -> Any:
+        return self._nodes[node.input[0].partition(":")[0]]
+
+    def _constant(self, name: str, value: Any, dtype: tf.DType) -> str:
+        node = self._graph.node.add(name=name, op="Const")
+        node.attr["dtype"].type = dtype.as_datatype_enum
+        node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, dtype))
+        return name
+
+    def _shard_before(self, node: Any, task: int, tasks: int) -> None:
+        source = self._input(node)
+        shard = self._graph.node.add(name="distlaunch/shard", op="ShardDataset")
+        numbers = (("tasks", tasks), ("task", task))
+        constants = [self._constant(f"distlaunch/{n}", v, tf.int64) for n, v in numbers]
+        shard.input.extend([node.input[0], *constants])
+        for name in ("output_types", "output_shapes"):
+            key = name if name in source.attr else "Toutput_types"
+            shard.attr[name].CopyFrom(source.attr[key])
+        node.input[0] = shard.name
+
+    def _is_elementwise(self, function: str) -> bool:
+        """Return whether a function computes the same of an element wherever it is called.
+
+        Random operations draw numbers of their own for each element anyway.
+        """
+        random = set() if is_same() else SEEDED_OPERATIONS
+        operations = {node.op for node in self._nodes_of(function)} - _HARMLESS - random
+        return not any(map(_is_stateful, operations))
+
+    def _nodes_of(self, function: str) -> list[Any]:
+        """Return the nodes of a function and of those that it calls."""
+        functions = {each.signature.name: each for each in self._graph.library.function}
+        pending, seen, nodes = [function], set(), []
+        while pending:
+            name = pending.pop()
+            if name in seen or name not in functions:
+                continue
+            seen.add(name)
+            nodes += functions[name].node_def
+            for node in functions[name].node_def:
+                pending += [v.func.name for v in node.attr.values() if v.HasField("func")]
+                pending += [f.name for v in node.attr.values() for f in v.list.func]
+        return nodes
+
+    def _give_seeds_to(self, task: int, functions: list[str]) -> None:
+        """Have the random operations of functions draw other numbers than those of other tasks."""
+        for node in (node for function in functions for node in self._nodes_of(function)):
+            if node.op in SEEDED_OPERATIONS and "seed2" in node.attr:
+                node.attr["seed2"].i = replica_seed(node.attr["seed2"].i, task)
+
+
+def _is_dense(spec: Any) -> bool:
+    return isinstance(spec, tf.TensorSpec) and spec.shape.rank is not None
+
+
+def _is_stateful(name: str) -> bool:
+    definition = op_def_registry.get(name)  # None of a function of the graph's own
+    return definition is not None and bool(definition.is_stateful)
+
+
+def _counted(own: Dataset, rows: int, size: int, drops: bool, task: int) -> Dataset:
+    """Return a task's batches with their rows, and those of all tasks.
+
+    Parameters
+    ----------
+    own
+        The task's batches of a pass.
+    rows, size
+        Rows of a pass (negative if it has no end) and of a global batch.
+    drops
+        Whether a last batch that is smaller is left out.
+    task
+        The task.
+    """
+
+    def counted(_: tf.Tensor, data: Any) -> tuple[Any, ...]:
+        return data, count_rows(data), tf.constant(size, tf.int64)
+
+    full, rest = divmod(rows, size)
+    if rows < 0 or not rest or drops:
+        parts = own if rows < 0 else own.take(full)
+        return parts.enumerate().map(counted)
+
+    def last(number: tf.Tensor, data: Any) -> tuple[Any, ...]:
+        total = tf.where(number < full, tf.constant(size, tf.int64), rest)
+        return data, count_rows(data), total
+
+    if task < rest:
+        return own.enumerate().map(last)
+
+    def with_none(number: tf.Tensor, data: Any) -> Dataset:
+        """Return a batch, and behind the last one a row that does not count."""
+        none = map_tensors(lambda value: value[:1], data)
+        empty = Dataset.from_tensors((none, tf.constant(0, tf.int64), tf.constant(rest, tf.int64)))
+        following = tf.cast(tf.equal(number, full - 1), tf.int64)
+        return Dataset.from_tensors(counted(number, data)).concatenate(empty.take(following))
+
+    return own.enumerate().flat_map(with_none)

@@ -1,0 +1,195 @@
+"""Everything private to Keras that this package uses, each name in a function of its own.
+
+Keras may change these names in any release; `check_version` refuses releases that were not tested,
+and tests/trainer_skeleton/test_keras_compat.py tests each function.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.common.masking import get_keras_mask
+from keras.src.backend.common.symbolic_scope import SymbolicScope
+from keras.src.losses import loss as keras_loss
+
+from distlaunch_trainer.errors import ModelError
+
+SUPPORTED = "keras>=3.12,<3.16"
+
+CALLBACK_STATE: dict[type[keras.callbacks.Callback], tuple[str, ...]] = {
+    keras.callbacks.ModelCheckpoint: ("_batches_seen_since_last_saving", "_last_batch_seen"),
+    keras.callbacks.TensorBoard: (
+        "_global_train_batch",
+        "_global_test_batch",
+        "_previous_epoch_iterations",
+    ),
+}
+"""Private attributes in which Keras's callbacks hold state from one epoch to the next."""
+
+Reduce = Callable[..., tf.Tensor]
+"""``(values, sample_weight, mask, reduction, dtype)`` to a loss, as Keras reduces values."""
+
+
+def check_version() -> None:
+    """Check that this version of Keras is supported.
+
+    Raises
+    ------
+    ModelError
+        If it is not.
+    """
+    least, most = (
+        tuple(map(int, number.split("."))) for number in re.findall(r"\d+\.\d+", SUPPORTED)
+    )
+    version = tuple(int(part) for part in keras.__version__.split(".")[:2])
+    if not least <= version < most:
+        raise ModelError(
+            f"Keras {keras.__version__} is not supported: install '{SUPPORTED}' "
+            f"(requirements.txt sets the version)"
+        )
+
+
+def keep_over_clear_session(restore: Callable[[], None]) -> None:
+    """Have ``clear_session()`` of Keras call `restore`, and leave TensorFlow's default graph.
+
+    That graph is empty in TensorFlow 2, but for the strategy: after a reset, tasks would train
+    apart. All names of ``clear_session()``, also that of tf_keras, end in this function.
+    """
+    import_module("tensorflow.compat.v1")  # the first import of this name replaces tf.compat.v1
+    for module in (tf.compat.v1, tf.compat.v2.compat.v1):
+        module.reset_default_graph = restore
+
+
+def all_layers(layer: keras.Layer, *, include_self: bool = True) -> list[keras.Layer]:
+    """Return the layers inside a layer or model at any depth, each once."""
+    return list(layer._flatten_layers(include_self=include_self))  # noqa: SLF001
+
+
+@contextmanager
+def variable_creation() -> Iterator[None]:
+    """Create the variables of layers, losses and metrics that are called in here; update none."""
+    with keras.StatelessScope(collect_losses=True), SymbolicScope():
+        yield
+
+
+def loss_tracker(model: keras.Model) -> keras.metrics.Metric | None:
+    """Return the metric with the mean of the loss, None if the model has none."""
+    return model._loss_tracker  # noqa: SLF001 - a metric of the user's may be named "loss" too
+
+
+def output_loss_metrics(model: keras.Model) -> list[keras.metrics.Metric]:
+    """Return the metrics with the mean loss of each of several outputs."""
+    return list(model._compile_loss.metrics) if model._compile_loss else []  # noqa: SLF001
+
+
+def only_loss(model: keras.Model) -> keras.losses.Loss | None:
+    """Return the loss that a built model was compiled with, None if there are none or several."""
+    losses = model._compile_loss._flat_losses if model._compile_loss else None  # noqa: SLF001
+    return losses[0].loss if losses is not None and len(losses) == 1 else None
+
+
+def compiled_loss(model: keras.Model, y: Any, predicted: Any, sample_weight: Any) -> tf.Tensor:
+    """Return the loss that a model was compiled with, without regularizers and ``add_loss()``."""
+    return model._compile_loss(y, predicted, sample_weight)  # noqa: SLF001
+
+
+def mask_of(output: Any) -> Any:
+    """Return the mask that layers have attached to an output, None if there is none."""
+    return get_keras_mask(output)
+
+
+def own_losses(layer: keras.Layer) -> list[tf.Tensor]:
+    """Return what the last call of a layer added to the loss, without its inner layers."""
+    return list(layer._losses)  # noqa: SLF001
+
+
+def own_non_trainable_variables(layer: keras.Layer) -> list[keras.Variable]:
+    """Return the weights that a layer's call may change, without its inner layers and metrics."""
+    return list(layer._non_trainable_variables)  # noqa: SLF001
+
+
+def has_seed_generators(layer: keras.Layer) -> bool:
+    """Return whether a layer has a generator of random numbers, without its inner layers."""
+    return bool(getattr(layer, "_seed_generators", None))
+
+
+def replace_moments(layer: keras.layers.BatchNormalization, wrap: Callable[[Any], Any]) -> None:
+    """Replace a layer's function from inputs and mask to mean and variance of each channel.
+
+    Parameters
+    ----------
+    layer
+        A built layer.
+    wrap
+        Is given Keras's function, and returns the one to use.
+    """
+    layer._moments = wrap(layer._moments)  # noqa: SLF001 - an attribute of this layer alone
+
+
+def replace_loss_reduction(
+    wrap: Callable[[Reduce], Reduce], is_scaled_by_caller: Callable[[], bool]
+) -> None:
+    """Replace the function that reduces losses, and Keras's scaling by replicas.
+
+    Keras divides means by the number of replicas, but not sums nor what `compute_loss` adds. It
+    does not where `is_scaled_by_caller` returns true.
+    """
+    if not getattr(keras_loss.reduce_weighted_values, "is_replaced", False):
+        reduce: Any = wrap(keras_loss.reduce_weighted_values)
+        reduce.is_replaced = True
+        keras_loss.reduce_weighted_values = reduce
+        for name in ("scale_loss_for_distribution", "unscale_loss_for_distribution"):
+            scale = getattr(keras_loss, name)
+            conditional = partial(_scale_unless, scale, is_scaled_by_caller)
+            setattr(keras_loss, name, conditional)
+
+
+def replace_added_losses(rescale: Callable[[Any], Any]) -> None:
+    """Have Keras add ``rescale(loss)`` for each loss of ``add_loss()`` and each regularizer."""
+    trainer: Any = keras.Model
+    if not getattr(trainer._aggregate_additional_loss, "is_replaced", False):  # noqa: SLF001
+        aggregate = trainer._aggregate_additional_loss  # noqa: SLF001
+
+        def rescaled(model: Any, loss: Any) -> Any:
+            return aggregate(model, rescale(loss))
+
+        rescaled.is_replaced = True  # type: ignore[attr-defined]
+        trainer._aggregate_additional_loss = rescaled  # noqa: SLF001
+
+
+def _scale_unless(scale: Callable[[Any], Any], is_scaled: Callable[[], bool], value: Any) -> Any:
+    return value if is_scaled() else scale(value)
+
+
+def apply_mask(sample_weight: tf.Tensor, mask: Any, dtype: Any, reduction: str) -> tf.Tensor:
+    """Return sample weights, multiplied by a mask as Keras's losses do."""
+    return keras_loss.apply_mask(sample_weight, mask, dtype, reduction)
+
+
+def metric_direction(model: keras.Model, name: str) -> str | None:
+    """Return ``"up"`` if a higher value of a metric is better, ``"down"``, or None if unknown.
+
+    The rules are those of Keras's callbacks with a ``monitor``; ``name`` has no ``val_``.
+    """
+    if name == "loss" or name in {metric.name for metric in output_loss_metrics(model)}:
+        return "down"
+    metrics = [part for each in model.metrics for part in getattr(each, "metrics", [each])]
+    known = (getattr(each, "_direction", None) for each in metrics if each.name == name)
+    return next(filter(None, known), None)
+
+
+def traces_batches(callback: keras.callbacks.TensorBoard) -> bool:
+    """Return whether TensorBoard profiles batches."""
+    return bool(callback._should_trace)  # noqa: SLF001
+
+
+def build_by_call(model: keras.Model, batch: Any) -> None:
+    """Build a model, its loss, metrics and optimizer by a batch or its specification."""
+    model._symbolic_build(data_batch=batch)  # noqa: SLF001

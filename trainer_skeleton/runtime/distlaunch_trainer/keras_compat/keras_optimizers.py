@@ -1,0 +1,187 @@
+"""Optimizers of Keras: their private names, and their branches on several replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.optimizers import base_optimizer
+
+
+def disable_gradient_aggregation(optimizer: keras.optimizers.Optimizer) -> None:
+    """Keep an optimizer from summing gradients over the replicas."""
+    inner: Any = optimizer
+    while inner is not None:
+        inner._all_reduce_sum_gradients = list  # noqa: SLF001
+        inner = getattr(inner, "inner_optimizer", None)
+
+
+def iteration_counter(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
+    """Return the variable with the number of gradients that an optimizer was given."""
+    return optimizer._iterations  # noqa: SLF001
+
+
+def optimizer_config(optimizer: keras.optimizers.Optimizer) -> dict[str, Any]:
+    """Return an optimizer's arguments; its schedule is that object, and not serialized."""
+    rate = getattr(optimizer, "_learning_rate", None)
+    if rate is None or isinstance(rate, keras.Variable):
+        return optimizer.get_config()
+    changed: Any = optimizer
+    changed._learning_rate = None  # noqa: SLF001 - a schedule need not have get_config()
+    try:
+        return optimizer.get_config() | {"learning_rate": rate}
+    finally:
+        changed._learning_rate = rate  # noqa: SLF001
+
+
+def decays(optimizer: keras.optimizers.Optimizer, variable: keras.Variable) -> bool:
+    """Return whether an optimizer's weight decay is for a variable."""
+    return bool(optimizer._use_weight_decay(variable))  # noqa: SLF001
+
+
+def observe_gradients(
+    optimizer: keras.optimizers.Optimizer, observe: Callable[[Sequence[Any]], None]
+) -> None:
+    """Have ``observe`` called with the gradients of each update, before they are clipped.
+
+    Of a LossScaleOptimizer they are not scaled, and of one that accumulates they are the mean.
+    """
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    clip = optimizer._clip_gradients  # noqa: SLF001
+
+    @tf.autograph.experimental.do_not_convert
+    def observed(gradients: Sequence[Any]) -> Any:
+        observe(gradients)
+        return clip(gradients)
+
+    optimizer._clip_gradients = observed  # noqa: SLF001
+
+
+def compile_updates(optimizer: keras.optimizers.Optimizer, is_compiled: Callable[[], bool]) -> None:
+    """Have XLA compile an optimizer's clipping and its updates of all variables of a device.
+
+    Keras does so where it compiles whole steps. Updates by rows of sparse gradients are left out:
+    their number may be another in each step.
+
+    Parameters
+    ----------
+    optimizer
+        The optimizer; of a LossScaleOptimizer the inner one is taken.
+    is_compiled
+        Whether to compile the step that is traced.
+    """
+    own: Any = getattr(optimizer, "inner_optimizer", optimizer)
+    clip, decay = own._clip_gradients, own._apply_weight_decay  # noqa: SLF001
+    update_all = own._distributed_tf_update_step  # noqa: SLF001
+    compiled = partial(tf.function, autograph=False, jit_compile=True)
+
+    def update(strategy: Any, grads_and_vars: Sequence[Any], rate: Any) -> None:
+        if not is_compiled():
+            update_all(strategy, grads_and_vars, rate)
+            return
+        gradients, variables = map(list, zip(*grads_and_vars, strict=True))
+
+        def update_variables(gradients: list[Any], rate: Any) -> None:
+            for gradient, variable in zip(gradients, variables, strict=True):
+                if own.weight_decay is not None and decays(own, variable):
+                    factor = tf.cast(own.weight_decay, variable.dtype)
+                    variable.assign_sub(variable * factor * tf.cast(rate, variable.dtype))
+                own.update_step(gradient, variable, rate)
+
+        def on_device(_: Any, gradients: list[Any], rate: Any) -> None:
+            is_sparse = any(isinstance(gradient, tf.IndexedSlices) for gradient in gradients)
+            run = update_variables if is_sparse else compiled(update_variables)
+            value = rate.value if isinstance(rate, keras.Variable) else rate
+            run(gradients, tf.convert_to_tensor(value))
+
+        strategy.extended.update(variables[0], on_device, args=(gradients, rate), group=False)
+
+    def clipped(gradients: Any) -> Any:
+        is_dense = not any(isinstance(gradient, tf.IndexedSlices) for gradient in gradients)
+        return compiled(clip)(gradients) if is_compiled() and is_dense else clip(gradients)
+
+    own._clip_gradients = clipped  # noqa: SLF001
+    own._apply_weight_decay = lambda v: None if is_compiled() else decay(v)  # noqa: SLF001
+    own._distributed_tf_update_step = update  # noqa: SLF001
+
+
+def learning_rate_of(optimizer: keras.optimizers.Optimizer) -> Any:
+    """Return an optimizer's learning rate: a variable, a schedule or a function."""
+    return getattr(optimizer, "inner_optimizer", optimizer)._learning_rate  # noqa: SLF001
+
+
+def set_learning_rate(
+    optimizer: keras.optimizers.Optimizer,
+    rate: float | keras.optimizers.schedules.LearningRateSchedule,
+) -> None:
+    """Set an optimizer's learning rate; a model with it can still be exported.
+
+    In place of a constant rate, a schedule removes a variable from the optimizer's list, and
+    TensorFlow saves no list that something was removed from.
+    """
+    optimizer.learning_rate = rate
+    variables = getattr(optimizer, "inner_optimizer", optimizer)._variables  # noqa: SLF001
+    if hasattr(variables, "_update_snapshot"):  # TensorFlow's wrapper of a list
+        variables._non_append_mutation = False  # noqa: SLF001
+        variables._update_snapshot()  # noqa: SLF001
+
+
+def schedule_step(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
+    """Return the variable with the step that an optimizer computes its learning rate of.
+
+    With loss scaling it counts the updates that are not skipped.
+    """
+    return iteration_counter(getattr(optimizer, "inner_optimizer", optimizer))
+
+
+def gradient_accumulator(
+    optimizer: keras.optimizers.Optimizer, variable: keras.Variable
+) -> keras.Variable:
+    """Return the variable in which a built optimizer accumulates a variable's gradients."""
+    index = optimizer._get_variable_index(variable)  # noqa: SLF001
+    return optimizer._accumulated_gradients[index]  # noqa: SLF001
+
+
+def replace_optimizer_operations(wrap: Callable[[Any], Any]) -> None:
+    """Replace ``keras.ops`` in the base class of all optimizers."""
+    base_optimizer.ops = wrap(base_optimizer.ops)
+
+
+def optimizer_operations() -> Any:
+    """Return what the base class of all optimizers uses as ``keras.ops``."""
+    return base_optimizer.ops
+
+
+def use_cross_replica_cond() -> None:
+    """Let Keras's optimizers branch for all replicas at once, if there are several."""
+    if not isinstance(optimizer_operations(), _Operations):
+        replace_optimizer_operations(_Operations)
+
+
+class _Operations:
+    """Keras's operations with a ``cond`` that may update mirrored variables."""
+
+    def __init__(self, theirs: Any) -> None:
+        self._theirs = theirs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._theirs, name)
+
+    def cond(self, condition: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+        """Run one of two functions that return nothing."""
+        context = tf.distribute.get_replica_context()
+        if context is None or context.num_replicas_in_sync == 1:
+            return self._theirs.cond(condition, then, otherwise)
+
+        def on_each_replica(strategy: tf.distribute.Strategy, condition: Any) -> None:
+            def run(function: Callable[[], Any]) -> tf.Tensor:
+                strategy.extended.call_for_each_replica(function)
+                return tf.constant(True)
+
+            of_one = strategy.experimental_local_results(condition)[0]
+            tf.cond(of_one, lambda: run(then), lambda: run(otherwise))
+
+        return context.merge_call(on_each_replica, args=(tf.convert_to_tensor(condition),))

@@ -1,0 +1,119 @@
+"""Generators of random numbers of Keras and TensorFlow: their private names, and their state."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.tensorflow import random as backend_random
+from keras.src.random import seed_generator
+
+PRIME = 1_000_000_007
+"""The distance between the seeds of two replicas."""
+
+# https://www.tensorflow.org/api_docs/python/tf/raw_ops
+SEEDED_OPERATIONS = {
+    *("Multinomial", "ParameterizedTruncatedNormal", "RandomGamma", "RandomPoissonV2"),
+    *("RandomShuffle", "RandomStandardNormal", "RandomUniform", "RandomUniformInt"),
+    "TruncatedNormal",
+}
+"""Operations that draw numbers from a state of their own, which a seed begins."""
+
+
+class _Draws:
+    """What `install` has set for this process."""
+
+    def __init__(self) -> None:
+        self.are_same = False
+        self.generator: keras.random.SeedGenerator | None = None
+
+
+_draws = _Draws()
+
+
+def install(wrap: Callable[[Callable[..., Any]], Callable[..., Any]], *, same: bool) -> None:
+    """Replace the function that returns a generator's next seed, and share the unseeded generator.
+
+    Unseeded numbers come from one generator for all threads: Keras has one in each thread, and
+    replicas are traced in threads that cannot create variables.
+
+    Parameters
+    ----------
+    wrap
+        Is given Keras's function, and returns the one to use.
+    same
+        Whether all replicas draw the same numbers, see `is_same`.
+    """
+    _draws.are_same = same
+    if not hasattr(seed_generator.SeedGenerator.next, "__wrapped__"):
+        seed_generator.SeedGenerator.next = wraps(seed_generator.SeedGenerator.next)(
+            wrap(seed_generator.SeedGenerator.next)
+        )
+        seed_generator.global_seed_generator = _shared(seed_generator.global_seed_generator)
+
+
+def replica_seed(seed: int, replica: int) -> int:
+    """Return the seed of a replica's own numbers."""
+    return (seed + replica * PRIME) % 2**31
+
+
+def is_same() -> bool:
+    """Return whether all replicas draw the same numbers."""
+    return _draws.are_same
+
+
+def global_generator() -> keras.random.SeedGenerator:
+    """Return the generator of unseeded numbers; to be called in the strategy's scope.
+
+    Keras draws its seed from Python's generator, whose later numbers, such as the order of a
+    `PyDataset`, stay those of a run that needs no generator.
+    """
+    state = random.getstate()
+    try:
+        return seed_generator.global_seed_generator()
+    finally:
+        random.setstate(state)
+
+
+def global_state() -> list[keras.Variable]:
+    """Return the state of the generator of unseeded numbers, or nothing if there were none."""
+    return [_draws.generator.state] if _draws.generator else []
+
+
+def replace_draws(wrap: Callable[[str, Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Replace the functions that draw numbers for Keras; `wrap` is given a name and a function."""
+    for name in ("normal", "uniform", "truncated_normal", "randint", "dropout", "categorical"):
+        function = getattr(backend_random, name)
+        if not hasattr(function, "__wrapped__"):
+            setattr(backend_random, name, wraps(function)(wrap(name, function)))
+
+
+def unsaved_draws(graph: tf.Graph) -> list[str]:
+    """Return the operations of a traced step that draw numbers from a state of their own.
+
+    TensorFlow does not return that state, so no checkpoint holds it.
+    """
+    functions = graph.as_graph_def().library.function
+    return sorted(
+        {node.op for function in functions for node in function.node_def} & SEEDED_OPERATIONS
+    )
+
+
+def is_in_one_of_several_replicas() -> bool:
+    """Return whether a part of a step is traced that several replicas have."""
+    context = tf.distribute.get_replica_context()
+    return context is not None and context.num_replicas_in_sync > 1
+
+
+def _shared(make: Callable[[], Any]) -> Callable[[], Any]:
+    @wraps(make)
+    def shared() -> Any:
+        if _draws.generator is None or not is_in_one_of_several_replicas():
+            _draws.generator = make()  # another one after set_random_seed() or clear_session()
+        return _draws.generator
+
+    return shared

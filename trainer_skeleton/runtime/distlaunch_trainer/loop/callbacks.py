@@ -1,0 +1,349 @@
+"""The user's callbacks: on which task they run, whether they need batches, and their state.
+
+They run on every task with the same logs; those that only write files run on the chief. Their state
+is kept in checkpoints, so that it is restored when a run resumes.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+
+from distlaunch_trainer import keras_compat
+from distlaunch_trainer.errors import ModelError, StorageError
+from distlaunch_trainer.report.report import Report
+from distlaunch_trainer.task.explain import from_user
+from distlaunch_trainer.task.storage import read_whole, write_whole
+
+kc = keras.callbacks
+
+CHIEF_ONLY = (kc.ModelCheckpoint, kc.CSVLogger, kc.TensorBoard)
+"""Callbacks that only write files."""
+
+STATE_ATTRIBUTES = {
+    kc.EarlyStopping: ("wait", "stopped_epoch", "best", "best_epoch", "best_weights"),
+    kc.ReduceLROnPlateau: ("wait", "cooldown_counter", "best"),
+    kc.ModelCheckpoint: ("best", *keras_compat.CALLBACK_STATE[kc.ModelCheckpoint]),
+    kc.TensorBoard: keras_compat.CALLBACK_STATE[kc.TensorBoard],
+}
+"""The state of Keras's callbacks."""
+
+_STATELESS = (
+    *(kc.BackupAndRestore, kc.CSVLogger, kc.History, kc.LambdaCallback),
+    *(kc.LearningRateScheduler, kc.ProgbarLogger, kc.RemoteMonitor),
+    *(kc.SwapEMAWeights, kc.TerminateOnNaN),
+)
+TRAIN_HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
+TEST_HOOKS = ("on_test_batch_begin", "on_test_batch_end")
+
+
+class Callbacks(kc.CallbackList):
+    """Keras's list of callbacks, with those that run on this task.
+
+    Parameters
+    ----------
+    given
+        The callbacks that ``callbacks()`` of ``trainer/model.py`` returns.
+    model
+        The model, compiled and built.
+    epochs, steps
+        Epochs in total, and steps of an epoch, if that is known.
+    writes
+        Whether callbacks that only write files run on this task.
+    report
+        Where to log what is left out.
+    verbose
+        What Keras's progress bar shows, as ``fit`` takes it; 0 for no bar.
+
+    Attributes
+    ----------
+    see_batches, see_test_batches, show_progress
+        Whether a callback needs the logs of single batches, or the bar those of some steps.
+    take_bad_losses
+        Whether a loss that is not finite is left to a callback.
+
+    Raises
+    ------
+    ModelError
+        If a callback would change checkpoints, or has state that cannot be saved.
+    """
+
+    def __init__(
+        self,
+        given: list[kc.Callback],
+        model: keras.Model,
+        *,
+        epochs: int,
+        steps: int | None,
+        writes: bool,
+        report: Report,
+        verbose: int = 0,
+    ) -> None:
+        _check_leaves_weights(given)
+        self._report = report
+        used = [c for c in given if not isinstance(c, kc.BackupAndRestore)]
+        if len(used) < len(given):
+            report.log("BackupAndRestore is left out: every run resumes from its checkpoints")
+        # Also of callbacks that run on the chief only: the tasks must agree.
+        self.see_batches = any(has_hook(c, TRAIN_HOOKS) for c in used)
+        self.see_test_batches = any(has_hook(c, TEST_HOOKS) for c in used)
+        self.take_bad_losses = any(isinstance(c, kc.TerminateOnNaN) for c in used)
+        self.show_progress = verbose == 1
+        local = [c for c in used if writes or not isinstance(c, CHIEF_ONLY)]
+        self._last_logs = _LastLogs()
+        self._given_logs: dict[str, Any] = {}
+        super().__init__(
+            [*local, self._last_logs],
+            add_history=True,
+            add_progbar=verbose != 0,
+            model=model,
+            epochs=epochs,
+            steps=steps,
+            verbose=verbose,
+        )
+        self._local = local
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._given_logs = dict(logs or {})
+        super().on_epoch_end(epoch, logs)
+
+    @property
+    def epoch_logs(self) -> dict[str, Any]:
+        """The logs of the last epoch, with the numbers that callbacks added."""
+        logs = self._last_logs.logs.items()
+        numbers = {name: value for name, value in logs if np.asarray(value).dtype.kind in "biuf"}
+        return {**self._given_logs, **numbers}  # in the order of the metrics; Keras sorts them
+
+    def end(self, record: dict[str, Any] | None) -> None:
+        """End the training, as `fit` does: with the logs of the last epoch as they were given.
+
+        If this process has trained no epoch, with those of its `record`.
+        """
+        self.on_train_end(self._given_logs or (logs_of(record) if record else None))
+
+    def state(self) -> tuple[list[Any], list[np.ndarray]]:
+        """Return what `states_of` returns of the callbacks of this task."""
+        return states_of(self._local)
+
+    def resume(
+        self,
+        epochs: list[dict[str, Any]],
+        states: list[Any],
+        arrays: list[np.ndarray],
+        first_epoch: int = 0,
+    ) -> None:
+        """Start the training after ``epochs``, with the state that the callbacks had."""
+        append_to_logs(self._local, first_epoch + len(epochs))
+        self.on_train_begin()
+        for number, record in enumerate(epochs, first_epoch):
+            self.model.history.on_epoch_end(number, logs_of(record))
+        restore_states(self._local, states, arrays, self._report)
+
+    def restore(self, states: list[Any], arrays: list[np.ndarray]) -> None:
+        """Give the callbacks of this task the state that `state` returned."""
+        set_states(self._local, states, arrays)
+
+
+class _LastLogs(kc.Callback):
+    """The last callback: keeps the logs of the last epoch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logs: dict[str, Any] = {}
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+        self.logs = dict(logs or {})
+
+
+def histogram_callback(model: keras.Model, report: Report) -> kc.Callback:
+    """Return a callback that writes the weights for TensorBoard after each epoch."""
+    return kc.LambdaCallback(on_epoch_end=lambda epoch, _: report.histograms(epoch, model))
+
+
+def states_of(callbacks: list[kc.Callback]) -> tuple[list[Any], list[np.ndarray]]:
+    """Return the state of callbacks as JSON values, and its arrays.
+
+    Raises
+    ------
+    ModelError
+        If it cannot be saved.
+    """
+    arrays: list[np.ndarray] = []
+    states = []
+    for name, callback in _named(callbacks):
+        try:
+            state = _encode(_get_state(callback), arrays)
+        except TypeError as problem:
+            raise ModelError(
+                f"get_state() of {type(callback).__name__} returned {problem}, which cannot be "
+                f"saved: use numbers, text, lists, dicts and arrays"
+            ) from None
+        states.append([name, state])
+    return states, arrays
+
+
+def restore_states(
+    callbacks: list[kc.Callback], states: list[Any], arrays: list[np.ndarray], report: Report
+) -> None:
+    """Give callbacks the state that `states_of` returned; warn of those without one."""
+    set_states(callbacks, states, arrays)
+    known = dict(states)
+    named = _named(callbacks)
+    fresh = [type(c).__name__ for name, c in named if _is_unknown(c) or name not in known]
+    if fresh:
+        report.warn(
+            f"these callbacks start from scratch, no checkpoint holds their state: "
+            f"{', '.join(fresh)}; give them get_state() and set_state(state)"
+        )
+
+
+def set_states(callbacks: list[kc.Callback], states: list[Any], arrays: list[np.ndarray]) -> None:
+    """Give callbacks the state that `states_of` returned."""
+    known = dict(states)
+    for name, callback in _named(callbacks):
+        if name in known:
+            _set_state(callback, _decode(known[name], arrays))
+
+
+def append_to_logs(callbacks: list[kc.Callback], epochs: int) -> None:
+    """Have each CSVLogger continue its file after ``epochs``."""
+    for callback in callbacks:
+        if isinstance(callback, kc.CSVLogger):
+            append_to_log(callback, epochs)
+
+
+def append_to_log(logger: kc.CSVLogger, epochs: int) -> None:
+    """Have a CSVLogger, of any Keras, continue its file after ``epochs`` without later rows."""
+    logger.append = True
+    try:
+        text = read_whole(logger.filename).decode()
+    except (StorageError, UnicodeDecodeError):
+        return
+    rows = list(csv.reader(io.StringIO(text), delimiter=logger.sep))
+    kept = [row for row in rows if not (row and row[0].isdigit() and int(row[0]) >= epochs)]
+    if len(kept) < len(rows):
+        file = io.StringIO()
+        csv.writer(file, delimiter=logger.sep).writerows(kept)
+        write_whole(logger.filename, file.getvalue().encode())
+
+
+def _named(callbacks: list[kc.Callback]) -> list[tuple[str, kc.Callback]]:
+    """Return callbacks with unique names: the class and a number."""
+    count: Counter[str] = Counter()
+    named = []
+    for callback in callbacks:
+        name = type(callback).__name__
+        count[name] += 1
+        named.append((f"{name}-{count[name]}", callback))
+    return named
+
+
+def logs_of(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the logs of an epoch's record as callbacks get them, with arrays instead of lists."""
+    logs = record["logs"].items()
+    return {name: np.array(value) if isinstance(value, list) else value for name, value in logs}
+
+
+def templates(states: list[Any]) -> list[np.ndarray]:
+    """Return arrays of the shapes and types of those that belong to ``states``."""
+    arrays: dict[int, np.ndarray] = {}
+
+    def look(value: Any) -> None:
+        if isinstance(value, dict) and "array" in value:
+            arrays[value["array"]] = np.zeros(value["shape"], value["type"])
+        elif isinstance(value, (dict, list)):
+            for part in value.values() if isinstance(value, dict) else value:
+                look(part)
+
+    look(states)
+    return [arrays[number] for number in sorted(arrays)]
+
+
+def _get_state(callback: kc.Callback) -> Any:
+    if _returns_state(callback):
+        return from_user(f"get_state() of {type(callback).__name__}", callback.get_state)
+    return {name: getattr(callback, name, None) for name in _state_attributes(callback)}
+
+
+def _set_state(callback: kc.Callback, state: Any) -> None:
+    if _returns_state(callback):
+        give: Callable[[], Any] = lambda: callback.set_state(state)  # noqa: E731
+        from_user(f"set_state() of {type(callback).__name__}", give)
+        return
+    for name in _state_attributes(callback):
+        if name in state:
+            setattr(callback, name, state[name])
+
+
+def _state_attributes(callback: kc.Callback) -> tuple[str, ...]:
+    return next(
+        (names for kind, names in STATE_ATTRIBUTES.items() if isinstance(callback, kind)), ()
+    )
+
+
+def _returns_state(callback: kc.Callback) -> bool:
+    return all(callable(getattr(callback, name, None)) for name in ("get_state", "set_state"))
+
+
+def _is_unknown(callback: kc.Callback) -> bool:
+    """Return whether a callback may have state that it does not return."""
+    kinds = (*STATE_ATTRIBUTES, *_STATELESS)
+    return not _returns_state(callback) and type(callback) not in kinds
+
+
+def _encode(value: Any, arrays: list[np.ndarray]) -> Any:
+    """Return a state as JSON values, with its arrays in a list.
+
+    A dict becomes ``{"dict": ...}``, which distinguishes it from an encoded array.
+    """
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (list, tuple)):
+        return [_encode(part, arrays) for part in value]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {"dict": {key: _encode(part, arrays) for key, part in value.items()}}
+    if keras.ops.is_tensor(value) or isinstance(value, (np.ndarray, keras.Variable)):
+        array = keras.ops.convert_to_numpy(value)
+        if array.dtype != object:
+            arrays.append(array)
+            here = len(arrays) - 1
+            return {"array": here, "shape": list(array.shape), "type": array.dtype.name}
+    raise TypeError(f"a {type(value).__name__}")
+
+
+def _decode(value: Any, arrays: list[np.ndarray]) -> Any:
+    if isinstance(value, list):
+        return [_decode(part, arrays) for part in value]
+    if not isinstance(value, dict):
+        return value
+    if "array" in value:
+        return arrays[value["array"]]
+    return {key: _decode(part, arrays) for key, part in value["dict"].items()}
+
+
+def has_hook(callback: kc.Callback, hooks: tuple[str, ...]) -> bool:
+    """Return whether a callback needs single batches."""
+    base: type[kc.Callback] = kc.Callback
+    for kind in (kc.ModelCheckpoint, kc.BackupAndRestore):
+        if isinstance(callback, kind) and callback.save_freq == "epoch":
+            base = kind  # whose hooks do nothing then
+    if type(callback) is kc.TensorBoard and callback.update_freq == "epoch":
+        return keras_compat.traces_batches(callback) or callback.write_steps_per_second
+    changed = (getattr(type(callback), hook) is not getattr(base, hook) for hook in hooks)
+    return any(changed) or any(hook in vars(callback) for hook in hooks)
+
+
+def _check_leaves_weights(callbacks: list[kc.Callback]) -> None:
+    if any(getattr(callback, "swap_on_epoch", False) for callback in callbacks):
+        raise ModelError(
+            "SwapEMAWeights(swap_on_epoch=True) would put averages instead of the weights into "
+            "checkpoints: leave swap_on_epoch out"
+        )

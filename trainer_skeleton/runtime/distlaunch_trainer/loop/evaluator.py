@@ -1,0 +1,127 @@
+"""Evaluation: the same numbers on any number of workers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from distlaunch_trainer.cluster.collectives import Cluster
+from distlaunch_trainer.input.batches import Data, Reader
+from distlaunch_trainer.input.order.plan import end_of_similar_steps
+from distlaunch_trainer.step.step_functions import StepFunctions
+
+
+class Evaluator:
+    """Evaluates a model on each example of the data once, on all tasks together.
+
+    Parameters
+    ----------
+    model
+        A compiled model, built in the scope of ``cluster.strategy``.
+    functions
+        The model's compiled functions.
+    cluster
+        The tasks.
+    data
+        The data.
+    callbacks
+        Callbacks, of which the test hooks are called.
+    calls_batch_hooks
+        Whether some callback has a hook for batches, on any task: the evaluation then takes as many
+        steps at once as ``compile(steps_per_execution=...)`` requests.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        functions: StepFunctions,
+        cluster: Cluster,
+        data: Data,
+        *,
+        callbacks: keras.callbacks.CallbackList | None = None,
+        calls_batch_hooks: bool = False,
+    ) -> None:
+        self._model = model
+        self._functions = functions
+        self._cluster = cluster
+        self._data = data
+        self._callbacks = callbacks or keras.callbacks.CallbackList()
+        self._calls_batch_hooks = calls_batch_hooks
+        self._reader: Reader | None = None
+
+    def evaluate(
+        self, steps_per_execution: int, must_stop: Callable[[], bool] = lambda: False
+    ) -> dict[str, Any] | None:
+        """Evaluate once; the model's metrics are reset before and keep the results afterwards.
+
+        Parameters
+        ----------
+        steps_per_execution
+            Steps between calls of `must_stop`.
+        must_stop
+            Agrees with all tasks whether the run must stop.
+
+        Returns
+        -------
+        dict of str to float or numpy.ndarray, or None
+            The loss and the metrics; None if the run must stop.
+        """
+        self._model.reset_metrics()
+        self._model.stop_evaluating = False
+        self._callbacks.on_test_begin()
+        if self._reader is None or self._reader.is_for_once:
+            self._reader = self._data.reader(self._cluster)
+        reader = self._reader
+        reader.begin(0)
+        done, steps = 0, sys.maxsize if reader.steps is None else reader.steps
+        if self._calls_batch_hooks:
+            steps_per_execution = self._model.steps_per_execution
+        while done < steps:
+            block = min(steps - done, steps_per_execution)
+            self._callbacks.on_test_batch_begin(done)
+            executed = self._evaluate_steps(reader, done, done + block) - done
+            if not executed:
+                break
+            logs = self._functions.logs() if self._calls_batch_hooks else None
+            # As `fit` counts, also at the end, where an execution may be shorter.
+            self._callbacks.on_test_batch_end(done + steps_per_execution - 1, logs)
+            done += executed
+            if executed < block:
+                break
+            if done < steps and must_stop():
+                self._callbacks.on_test_end(self._functions.logs())
+                return None
+            if self._calls_batch_hooks and self._agree_to_end():
+                self._reader = None  # the next evaluation starts with the first batch
+                break
+        reader.end(done)
+        logs = self._functions.logs()
+        self._callbacks.on_test_end(logs)
+        return logs
+
+    def _evaluate_steps(self, reader: Reader, first: int, end: int) -> int:
+        """Evaluate some steps; return how many are done then, less than `end` at the data's end."""
+        while first < end:
+            batches = reader.next_batch() if reader.may_end_early else reader.iterator
+            if batches is None:
+                break
+            last = first + 1 if reader.may_end_early else end
+            last = end_of_similar_steps(reader.has_empty_replicas, first, last)
+            self._functions.evaluate(
+                batches,
+                tf.constant(last - first),
+                has_empty_replicas=reader.has_empty_replicas(first),
+                form=reader.form,
+            )
+            first = last
+        return first
+
+    def _agree_to_end(self) -> bool:
+        """Agree whether a callback has set ``model.stop_evaluating``."""
+        is_set = np.array(self._model.stop_evaluating, np.int64)
+        return bool(self._cluster.all_reduce_sum(is_set) > 0)

@@ -1,0 +1,267 @@
+"""How far a run is, and all that a checkpoint holds of it.
+
+That is its variables, metrics, random numbers and callbacks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from distlaunch_trainer.errors import TrainingStopped
+from distlaunch_trainer.keras_compat import keras_random
+from distlaunch_trainer.model.learning_rate import constant_rates, restore_constant_rates
+from distlaunch_trainer.model.model_state import ModelState
+from distlaunch_trainer.model.variable_names import stable_names, unique_names
+from distlaunch_trainer.report.report import epoch_record
+from distlaunch_trainer.saving.checkpoints import Checkpoint
+from distlaunch_trainer.step.step_functions import StepFunctions
+from distlaunch_trainer.training_state import Progress, RunOptions, TrainingState
+
+from .callbacks import Callbacks, templates
+from .loop_options import LoopOptions, TaskServices
+
+
+class RunState:
+    """Owns the progress of a run, saves its state, and restores it on all tasks.
+
+    Parameters
+    ----------
+    model
+        A compiled model, whose optimizers have created their variables.
+    functions
+        The model's compiled functions.
+    callbacks
+        The callbacks.
+    services
+        The tasks, and where the run saves and reports.
+    options
+        What stays the same when the run resumes.
+    progress
+        How far the run is.
+
+    Attributes
+    ----------
+    progress
+        How far it is now.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        functions: StepFunctions,
+        callbacks: Callbacks,
+        services: TaskServices,
+        *,
+        options: RunOptions,
+        progress: Progress,
+    ) -> None:
+        self.progress = progress
+        self._options = options
+        self._services = services
+        self._model_state = ModelState(model, services.cluster.strategy)
+        self._functions = functions
+        self._callbacks = callbacks
+        self._model = model
+        self._clock = 0.0
+        self._arrays: list[np.ndarray] = []  # of the callbacks' restored state
+        self._begun: dict[str, dict[str, float]] = {}
+        self._repeated: dict[str, dict[str, float]] = {}
+        callbacks.state()  # warns before the first checkpoint is due
+
+    def update(self, **changes: Any) -> None:
+        """Change some attributes of the progress."""
+        self.progress = replace(self.progress, **changes)
+
+    def start_clock(self) -> None:
+        """Take the time of an epoch from here, or from where its training was interrupted."""
+        self._clock = time.perf_counter() - self.progress.epoch_seconds
+
+    def take_time(self) -> None:
+        """Take the time that the training of the epoch took so far."""
+        self.update(epoch_seconds=time.perf_counter() - self._clock)
+
+    def end_epoch(
+        self, options: LoopOptions, logs: dict[str, Any], learning_rate: float, **measured: Any
+    ) -> None:
+        """Add the record of an epoch that is done, and report it.
+
+        Parameters
+        ----------
+        options
+            Those of the loop.
+        logs
+            The results of the epoch, for TensorBoard; the record has what callbacks made of them.
+        learning_rate
+            That of the last step.
+        **measured
+            What else is known of the epoch, see `epoch_record`.
+        """
+        progress = self.progress
+        record = epoch_record(
+            options.epochs_before + len(progress.history),
+            progress.step,
+            self._callbacks.epoch_logs,
+            examples=progress.epoch_examples,
+            seconds=progress.epoch_seconds,
+            learning_rate=learning_rate,
+            **measured,
+        )
+        self.end("on_epoch_begin")
+        self.progress = progress = progress.with_epoch(record)
+        self._services.report.epoch(
+            options.epochs_before + options.epochs,
+            progress.history,
+            logs,
+            shows_rate=self._options.rate_options is not None,
+            is_printed=options.prints_epochs,
+        )
+
+    def save(self, metric_sums: list[tf.Tensor]) -> None:
+        """Save on the chief.
+
+        Parameters
+        ----------
+        metric_sums
+            The metric variables, summed over the replicas.
+
+        Raises
+        ------
+        StorageError
+            If this checkpoint or the previous one could not be written.
+        """
+        if self._services.cluster.role.is_chief:
+            self._services.checkpoints.wait()  # memory holds one set of values at a time
+            self._services.checkpoints.save(self._collect(metric_sums))
+
+    def leave(self) -> NoReturn:
+        """Stop together, when the chief has saved."""
+        self._services.checkpoints.wait()
+        self._services.cluster.barrier()
+        raise TrainingStopped(f"stopped by a signal: saved at step {self.progress.step}")
+
+    def restore(self, checkpoint: Checkpoint | None) -> None:
+        """Restore a checkpoint on every task; only the chief needs to have it.
+
+        Parameters
+        ----------
+        checkpoint
+            The checkpoint; None on other tasks than the chief.
+
+        Raises
+        ------
+        ModelError
+            If the checkpoint is of another model or optimizer.
+        """
+        if checkpoint is not None:
+            self._model_state.check_same(checkpoint.model)
+        state, metrics = self._model_state.variables, self._metrics_by_name
+        known = {**state, **metrics, **_generators()}
+        expected = {name: np.zeros(v.shape, v.dtype) for name, v in known.items()}
+        arrays = templates(self.progress.callbacks)
+        expected |= {_callback_name(number): array for number, array in enumerate(arrays)}
+        values = {
+            name: value
+            for name, value in (checkpoint.values if checkpoint is not None else {}).items()
+            if name in expected and _is_like(expected[name], value)
+        }
+        has_metrics = values.keys() >= metrics.keys()
+        has_generators = values.keys() >= _generators().keys()
+        if checkpoint is not None and not has_metrics:
+            self._services.report.warn("the metrics have changed: this epoch's start from scratch")
+        flags = np.array([has_metrics, has_generators])
+        agreed = self._services.cluster.broadcast_all(
+            [flags, *(values.get(name, array) for name, array in expected.items())]
+        )
+        values = dict(zip(expected, agreed[1:], strict=True))
+        self._model_state.assign([values[name] for name in state])
+        has_metrics, has_generators = agreed[0]
+        for name, variable in _generators().items() if has_generators else ():
+            variable.assign(values[name])
+        if has_metrics:
+            self._functions.restore_metrics(
+                [tf.convert_to_tensor(values[name]) for name in metrics]
+            )
+        self._arrays = [values[_callback_name(number)] for number in range(len(arrays))]
+
+    def begin_training(self, first_epoch: int = 0) -> None:
+        """Have the callbacks begin the training, or resume it.
+
+        `first_epoch` is the number that they get of the first epoch.
+        """
+        progress = self.progress
+        if not progress.begun:  # a run from scratch
+            self.begin("on_train_begin")
+            return
+        self._repeated = {"on_train_begin": {}, **progress.begun}
+        arrays, self._arrays = self._arrays, []
+
+        def resume() -> None:
+            self._callbacks.resume(progress.history, progress.callbacks, arrays, first_epoch)
+
+        self._begin("on_train_begin", resume)
+
+    def begin(self, hook: str, *arguments: int) -> None:
+        """Call a hook of the callbacks, such as ``on_epoch_begin``.
+
+        If an earlier process has called it, it gets the learning rates of then, for what callbacks
+        keep in attributes, and changes nothing else: the checkpoint has what it changed.
+        """
+        self._begin(hook, lambda: getattr(self._callbacks, hook)(*arguments))
+
+    def _begin(self, hook: str, call: Callable[[], None]) -> None:
+        rates = self._repeated.pop(hook, None)
+        if rates is None:
+            self._begun[hook] = constant_rates(self._model)
+            call()
+            return
+        self._begun[hook] = rates
+        values = self._model_state.snapshot().values()
+        state = self._callbacks.state() if hook != "on_train_begin" else None
+        restore_constant_rates(self._model, rates)
+        call()
+        self._model_state.assign(list(values))
+        if state is not None:
+            self._callbacks.restore(*state)
+
+    def end(self, *hooks: str) -> None:
+        """Take note that what these hooks began is over."""
+        for hook in hooks:
+            self._begun.pop(hook, None)
+
+    def _collect(self, metric_sums: list[tf.Tensor]) -> Checkpoint:
+        """Return a checkpoint of this task's values."""
+        states, arrays = self._callbacks.state()
+        values = self._model_state.snapshot()
+        values |= zip(self._metrics_by_name, map(np.asarray, metric_sums), strict=True)
+        values |= {name: np.asarray(v.value) for name, v in _generators().items()}
+        values |= {_callback_name(number): array for number, array in enumerate(arrays)}
+        self.update(callbacks=states, begun=dict(self._begun))
+        state = TrainingState(self._options, self.progress)
+        return Checkpoint(state, self._model_state.describe(), values)
+
+    @property
+    def _metrics_by_name(self) -> dict[str, Any]:
+        variables = self._functions.metric_variables
+        names = stable_names(variable.path for variable in variables)
+        return dict(zip(unique_names(f"metrics/{name}" for name in names), variables, strict=True))
+
+
+def _generators() -> dict[str, keras.Variable]:
+    """Return the state of what draws unseeded random numbers."""
+    return {f"random/{number}": v for number, v in enumerate(keras_random.global_state())}
+
+
+def _callback_name(number: int) -> str:
+    """Return the name of an array of the callbacks' state in a checkpoint."""
+    return f"callbacks/{number}"
+
+
+def _is_like(expected: np.ndarray, value: np.ndarray) -> bool:
+    return (value.shape, value.dtype) == (expected.shape, expected.dtype)

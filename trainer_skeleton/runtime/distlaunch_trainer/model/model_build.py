@@ -1,0 +1,153 @@
+"""Building a model: its variables, and those of its losses, metrics and optimizers.
+
+Under ``fit`` they are created while the first training step is traced. On several replicas all
+variables must exist before, so the training step is traced once without being run: Keras creates
+variables and updates none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from distlaunch_trainer import keras_compat
+from distlaunch_trainer.step.custom_steps import overrides, weights_scalars
+from distlaunch_trainer.step.losses import normalize_globally
+from distlaunch_trainer.step.row_sums import sums_rows
+from distlaunch_trainer.step.step_context import StepRows
+
+_VARIABLES = (keras.Variable, tf.Variable)
+
+
+def build_model(model: keras.Model, batch_spec: Any) -> list[str]:
+    """Create all variables of a model; to be called in the strategy's scope.
+
+    Parameters
+    ----------
+    model
+        A compiled model.
+    batch_spec
+        The type of a batch, as ``train_step()`` is given it: a structure of ``tf.TensorSpec``.
+
+    Returns
+    -------
+    list of str
+        Warnings about the model's own ``train_step()``: what depends on the number of replicas.
+    """
+    notes: list[str] = []
+    with ExitStack() as changed:
+        applications = changed.enter_context(_recorded_applications())
+        targets = changed.enter_context(_zero_gradients())
+        scalars = changed.enter_context(_recorded_scalars(model))
+
+        def step(data: Any) -> None:
+            rows = tf.shape(tf.nest.flatten(data)[0], tf.int64)[0]
+            with normalize_globally(StepRows(rows, rows, 1, False)):
+                logs = model.train_step(data)
+            if overrides(model, "train_step"):
+                notes.extend(_notes(model, logs, targets, scalars))
+
+        with keras_compat.variable_creation():
+            tf.function(step, autograph=False).get_concrete_function(batch_spec)
+    for optimizer, variables in applications:
+        optimizer.build(variables)
+    return notes
+
+
+def _notes(
+    model: keras.Model, logs: Any, targets: list[tf.Tensor], scalars: list[str]
+) -> Iterator[str]:
+    """Return what of a model's own step depends on the number of replicas."""
+    step = f"{type(model).__name__}.train_step()"
+    if any(map(sums_rows, targets)):
+        yield (
+            f"{step} differentiates a sum over the rows of a batch, and each replica's gradients "
+            f"are averaged: the weights depend on the number of replicas; use a mean over the rows"
+        )
+    if scalars:
+        yield (
+            f"{step} updates the metrics {', '.join(scalars)} once per step without sample_weight: "
+            f"they count once per replica"
+        )
+    others = [name for name in logs if name not in model.get_metrics_result()]
+    if others and isinstance(logs, dict):
+        yield (
+            f"{step} returns {', '.join(others)}, which no metric has: the logs have the last "
+            f"step's mean over the replicas, weighted by their rows"
+        )
+
+
+@contextmanager
+def _recorded_applications() -> Iterator[list[tuple[Any, list[Any]]]]:
+    """Record the variables that each optimizer is called for first, and update none."""
+    applications: list[tuple[Any, list[Any]]] = []
+
+    def apply(optimizer: Any, _: Any, trainable_variables: Any = None) -> None:
+        is_known = any(optimizer is other for other, _ in applications)
+        if trainable_variables is not None and not is_known and not optimizer.built:
+            applications.append((optimizer, list(trainable_variables)))
+
+    kinds = (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer)
+    originals = [kind.apply for kind in kinds]
+    for kind in kinds:
+        kind.apply = apply
+    try:
+        yield applications
+    finally:
+        for kind, original in zip(kinds, originals, strict=True):
+            kind.apply = original
+
+
+@contextmanager
+def _zero_gradients() -> Iterator[list[tf.Tensor]]:
+    """Let tapes return zeros, and record the losses that weights are differentiated by.
+
+    A variable that was just created has no handle to differentiate.
+    """
+    targets: list[tf.Tensor] = []
+
+    def gradient(_: Any, target: Any, sources: Any, *__: Any, **___: Any) -> Any:
+        if any(isinstance(source, _VARIABLES) for source in tf.nest.flatten(sources)):
+            targets.extend(tf.nest.flatten(target))
+        return tf.nest.map_structure(_zeros, sources)
+
+    original = tf.GradientTape.gradient
+    tf.GradientTape.gradient = gradient
+    try:
+        yield targets
+    finally:
+        tf.GradientTape.gradient = original
+
+
+def _zeros(source: Any) -> tf.Tensor:
+    if isinstance(source, _VARIABLES):
+        return tf.zeros(source.shape, source.dtype)
+    return tf.zeros_like(source)
+
+
+@contextmanager
+def _recorded_scalars(model: keras.Model) -> Iterator[list[str]]:
+    """Record the metrics that are given one number per step and cannot weight it."""
+    names: list[str] = []
+
+    def recorder(metric: Any, update: Any) -> Any:
+        def update_state(*args: Any, **kwargs: Any) -> Any:
+            values = tf.nest.flatten([args, kwargs])
+            if not any(keras.ops.ndim(value) for value in values if value is not None):
+                names.append(metric.name)
+            return update(*args, **kwargs)
+
+        return update_state
+
+    metrics = [metric for metric in model.metrics if not weights_scalars(metric)]
+    for metric in metrics:
+        metric.update_state = recorder(metric, metric.update_state)
+    try:
+        yield names
+    finally:
+        for metric in metrics:
+            del metric.update_state

@@ -1,0 +1,260 @@
+"""The variables of a model and all its optimizers: values by name, and whose they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from distlaunch_trainer import keras_compat
+from distlaunch_trainer.errors import ModelError
+
+from .variable_names import optimizer_names, stable_names, unique_names
+
+_REMEDY = "use a new --job-dir, or --no-resume to start from scratch"
+# Arguments of a layer that change how it is trained, and not what it computes when it is trained.
+_TRAINING_ARGUMENT = re.compile(
+    r"name|trainable|dtype|seed|rate|stddev|momentum|\w*(initializer|regularizer|constraint)"
+)
+
+_LONGEST_LIST = 16  # a vocabulary is longer
+
+
+class ModelState:
+    """The variables of a compiled model and all its optimizers.
+
+    Parameters
+    ----------
+    model
+        A built model, whose optimizers have created their variables.
+    strategy
+        The strategy that it was built in.
+    weights_only
+        Whether the variables of optimizers are left out.
+
+    Attributes
+    ----------
+    variables : dict of str to keras.Variable
+        The variables by name, each once, in the same order on every task.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        strategy: tf.distribute.Strategy,
+        *,
+        weights_only: bool = False,
+    ) -> None:
+        self._model = model
+        self._weights_only = weights_only
+        self._optimizers = {} if weights_only else find_optimizers(model)
+        self.variables = _named_variables(model, self._optimizers)
+        # TensorFlow's variable of each replica of this task: to read or assign a distributed
+        # variable takes ten times as long.
+        self._components = [
+            strategy.experimental_local_results(variable.value)
+            for variable in self.variables.values()
+        ]
+
+    def describe(self) -> dict[str, Any]:
+        """Return whose variables these are, as JSON can hold it.
+
+        Returns
+        -------
+        dict
+            ``model``, the class; ``optimizers``, a class for each attribute of the model;
+            ``layers``, a list of names, classes and arguments; ``variables``, a list of names,
+            data types and shapes.
+        """
+        return {
+            "model": type(self._model).__name__,
+            "optimizers": {name: _class_name(each) for name, each in self._optimizers.items()},
+            "layers": _describe_layers(self._model),
+            "variables": [
+                [name, variable.dtype, list(variable.shape)]
+                for name, variable in self.variables.items()
+            ],
+        }
+
+    def check_same(self, saved: Mapping[str, Any]) -> None:
+        """Check that a checkpoint is of this model and these optimizers.
+
+        Parameters
+        ----------
+        saved
+            What `describe` returned when the checkpoint was saved.
+
+        Raises
+        ------
+        ModelError
+            If not: its message names the optimizer, layer or variable that differs.
+        """
+        current = self.describe()
+        if self._weights_only:  # the first of a checkpoint's variables
+            variables = saved["variables"][: len(current["variables"])]
+            saved = {**saved, "optimizers": {}, "variables": variables}
+        difference = _difference(saved, current)
+        if difference:
+            raise ModelError(f"the checkpoint is not of this model: {difference}; {_REMEDY}")
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Return the values by name; later training does not change them.
+
+        One call copies them from a GPU. On a CPU nothing is copied here: TensorFlow copies a
+        variable that is updated while its value is in use.
+        """
+        values = [tf.convert_to_tensor(components[0]) for components in self._components]
+        with tf.device("CPU:0"):
+            on_host = tf.identity_n(values)
+        return dict(zip(self.variables, map(np.asarray, on_host), strict=True))
+
+    def assign(self, values: Sequence[np.ndarray]) -> None:
+        """Set the variables to values in the order of `variables`."""
+        for components, value in zip(self._components, values, strict=True):
+            for component in components:
+                component.assign(value)
+
+
+def find_optimizers(model: keras.Model) -> dict[str, keras.optimizers.Optimizer]:
+    """Return all optimizers of a model by attribute, such as ``generator_optimizer``.
+
+    Those in lists and dicts, and those of nested models, are included; each optimizer once.
+    """
+    layers = keras_compat.all_layers(model)
+    prefixes = ["", *(f"{name}/" for name in unique_names(stable_names(_names(layers[1:]))))]
+    named: dict[str, keras.optimizers.Optimizer] = {}
+    for prefix, layer in zip(prefixes, layers, strict=True):
+        for attribute, value in vars(layer).items():
+            for suffix, optimizer in _optimizers_in(value):
+                is_known = any(optimizer is other for other in named.values())
+                # TensorFlow tracks the attributes of a model once more under private names.
+                if not is_known and not attribute.startswith("_"):
+                    named[f"{prefix}{attribute}{suffix}"] = optimizer
+    return named
+
+
+def _optimizers_in(value: Any) -> Iterator[tuple[str, keras.optimizers.Optimizer]]:
+    if isinstance(value, keras.optimizers.Optimizer):
+        yield "", value
+    elif isinstance(value, (list, tuple, dict)):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, part in items:
+            if isinstance(part, keras.optimizers.Optimizer):
+                yield f"/{key}", part
+
+
+def _named_variables(
+    model: keras.Model, optimizers: Mapping[str, keras.optimizers.Optimizer]
+) -> dict[str, keras.Variable]:
+    variables = list({id(variable): variable for variable in model.variables}.values())
+    paths = [variable.path for variable in variables]
+    names = stable_names(paths)
+    by_path = dict(zip(paths, names, strict=True))
+    known = set(map(id, variables))
+    for attribute, optimizer in optimizers.items():
+        added = [variable for variable in optimizer.variables if id(variable) not in known]
+        own = optimizer_names([variable.path for variable in added], by_path)
+        known |= set(map(id, added))
+        variables += added
+        names += [f"{attribute}/{name}" for name in own]
+    return dict(zip(unique_names(names), variables, strict=True))
+
+
+def _class_name(optimizer: keras.optimizers.Optimizer) -> str:
+    inner = getattr(optimizer, "inner_optimizer", None)
+    name = type(optimizer).__name__
+    return name if inner is None else f"{name}({_class_name(inner)})"
+
+
+def _names(layers: Sequence[keras.Layer]) -> list[str]:
+    return [layer.name for layer in layers]
+
+
+def _describe_layers(model: keras.Model) -> list[list[Any]]:
+    layers = keras_compat.all_layers(model)[1:]
+    names = stable_names(_names(layers))
+    return [
+        [name, type(layer).__name__, _arguments(layer)]
+        for name, layer in zip(names, layers, strict=True)
+    ]
+
+
+def _arguments(layer: keras.Layer) -> dict[str, Any]:
+    """Return the arguments that decide what a layer computes, without those of inner layers."""
+    if isinstance(layer, keras.Model):
+        return {}
+    try:
+        config = layer.get_config()
+    except Exception:  # noqa: BLE001 - the user's get_config(), which need not exist
+        return {}
+    return {
+        name: value
+        for name, value in config.items()
+        if not _TRAINING_ARGUMENT.fullmatch(name) and _is_plain(value)
+    }
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return len(value) <= _LONGEST_LIST and all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def _difference(saved: Mapping[str, Any], current: Mapping[str, Any]) -> str | None:
+    """Return the first difference of two descriptions."""
+    if saved["model"] != current["model"]:
+        return f"its model is a {saved['model']}, this one a {current['model']}"
+    return (
+        _difference_of_optimizers(saved["optimizers"], current["optimizers"])
+        or _difference_of_layers(saved["layers"], current["layers"])
+        or _difference_of_variables(saved["variables"], current["variables"])
+    )
+
+
+def _difference_of_optimizers(saved: Mapping[str, str], current: Mapping[str, str]) -> str | None:
+    for name in dict.fromkeys([*saved, *current]):
+        if saved.get(name) != current.get(name):
+            return f"its {name} is {saved.get(name)}, this one {current.get(name)}"
+    return None
+
+
+def _difference_of_layers(saved: Sequence[Any], current: Sequence[Any]) -> str | None:
+    for old, new in zip_longest(saved, current):
+        if old is None or new is None:
+            name, class_name, _ = old or new
+            owner = "the checkpoint" if new is None else "this model"
+            return f"only {owner} has a layer {name} ({class_name})"
+        (old_name, old_class, before), (name, class_name, now) = old, new
+        if (old_name, old_class) != (name, class_name):
+            return f"layer {old_name} ({old_class}) of the checkpoint is {name} ({class_name}) here"
+        for key in (key for key in now if key in before):
+            if before[key] != _as_json(now[key]):
+                return (
+                    f"layer {name} ({class_name}) differs: {key} is {before[key]!r} in the "
+                    f"checkpoint and {now[key]!r} here"
+                )
+    return None
+
+
+def _as_json(value: Any) -> Any:
+    return list(map(_as_json, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _difference_of_variables(saved: Sequence[Any], current: Sequence[Any]) -> str | None:
+    for old, new in zip_longest(saved, current):
+        if old is None or new is None:
+            owner = "the checkpoint" if new is None else "this model"
+            return f"only {owner} has a variable {(old or new)[0]}"
+        if old[0] != new[0]:
+            return f"variable {old[0]} of the checkpoint is {new[0]} here"
+        if old[1:] != [new[1], _as_json(new[2])]:
+            return (
+                f"variable {new[0]} is {old[1]} {tuple(old[2])} in the checkpoint and "
+                f"{new[1]} {tuple(new[2])} here"
+            )
+    return None

@@ -1,0 +1,1 @@
+"""What a run reports: events, lines, ``summary.json``, TensorBoard, tuning, profile, audit."""

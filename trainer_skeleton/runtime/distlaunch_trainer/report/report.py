@@ -1,0 +1,238 @@
+"""Reports of a run: events for a launcher, lines for the user, a summary at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from distlaunch_trainer.cluster.role import Role
+from distlaunch_trainer.errors import StorageError
+from distlaunch_trainer.task import messages
+from distlaunch_trainer.task.events import append_event
+from distlaunch_trainer.task.storage import join, read_whole, write_whole
+
+from .hypertune import MetricFile
+from .tensorboard import Board
+from .utilization import Utilization
+
+if TYPE_CHECKING:  # servers, which report too, do not need Keras
+    import keras
+    import tensorflow as tf
+
+
+class Report:
+    """The reports of one task.
+
+    Every task appends its events, one JSON object a line, to the file named by the environment
+    variable ``DISTLAUNCH_EVENTS``, if there is one; only the chief prints lines.
+    """
+
+    def __init__(self, role: Role, logs_dir: str) -> None:
+        self._role = role
+        self._metrics = MetricFile()
+        self._board = Board(logs_dir)
+        self._utilization = Utilization()
+
+    def event(self, name: str, **facts: Any) -> None:
+        """Append an event; the line is written whole."""
+        append_event(name, _plain(facts))
+
+    def log(self, text: str, *, step: int | None = None) -> None:
+        """Print a line, on the chief alone."""
+        if self._role.is_chief:
+            messages.info(text, step=step)
+
+    def warn(self, text: str) -> None:
+        """Print a warning, on the chief alone."""
+        if self._role.is_chief:
+            messages.warning(text)
+
+    def scalars(self, epoch: int, logs: Mapping[str, Any]) -> None:
+        """Write an epoch's results that are numbers for TensorBoard, on the chief alone."""
+        if not self._role.is_chief:
+            return
+        for name, value in _numbers(logs).items():
+            part = "validation" if name.startswith("val_") else "train"
+            self._board.scalar(part, f"epoch_{name.removeprefix('val_')}", value, epoch)
+        self._board.flush()
+
+    def batch_scalars(self, step: int, values: Mapping[str, Any]) -> None:
+        """Write scalars within an epoch for TensorBoard, named as Keras names them."""
+        if not self._role.is_chief:
+            return
+        for name, value in _numbers(values).items():
+            self._board.scalar("train", f"batch_{name}", value, step)
+        self._board.flush()
+
+    def machine_scalars(self, record: Mapping[str, Any]) -> None:
+        """Write for TensorBoard how fast an epoch was, where its time went, and what was busy."""
+        if not self._role.is_chief:
+            return
+        speed, timing = record["examples_per_second"], record.get("timing")
+        values = {"examples_per_second": speed} if speed else {}
+        if "gradient_norm" in record:
+            values["gradient_norm"] = record["gradient_norm"]
+        if timing and timing["total"]:
+            parts = ("input", "exchange", "wait")
+            values |= {f"step_share/{part}": timing[part] / timing["total"] for part in parts}
+            values["step_seconds"] = timing["total"]
+        used = {f"machine/{name}": value for name, value in self._utilization.measure().items()}
+        for name, value in (values | used).items():
+            self._board.scalar("train", name, value, record["epoch"] - 1)
+        self._board.flush()
+
+    def layers(self, model: keras.Model) -> None:
+        """Write a model's layers for TensorBoard, on the chief alone."""
+        if self._role.is_chief:
+            self._board.model("train", model)
+
+    def graph(self, graph: tf.Graph) -> None:
+        """Write the graph of the training steps for TensorBoard, on the chief alone."""
+        if self._role.is_chief:
+            self._board.graph("train", graph)
+
+    def histograms(self, epoch: int, model: keras.Model) -> None:
+        """Write the distribution of a model's weights for TensorBoard, on the chief alone."""
+        if not self._role.is_chief:
+            return
+        for weight in model.weights:
+            values = np.asarray(weight.value, np.float64)
+            self._board.histogram("train", weight.path, values, epoch)
+        self._board.flush()
+
+    def epoch(
+        self,
+        epochs: int,
+        history: Sequence[Mapping[str, Any]],
+        logs: Mapping[str, Any],
+        *,
+        shows_rate: bool,
+        is_printed: bool = True,
+    ) -> None:
+        """Report the last epoch of ``history`` as an event, a line, and scalars of ``logs``."""
+        record = history[-1]
+        self.record_epoch(record)
+        if is_printed:
+            self.log(epoch_line(epochs, history, shows_rate=shows_rate), step=record["step"])
+        self.scalars(record["epoch"] - 1, {**logs, "learning_rate": record["learning_rate"]})
+        self.machine_scalars(record)
+
+    def record_epoch(self, record: Mapping[str, Any]) -> None:
+        """Report an epoch's record as an event and, on the chief of a trial, to the tuning."""
+        self.event("epoch", **record)
+        if self._role.is_chief:
+            self._metrics.report(record["step"], _numbers(record["logs"]))
+
+    def evaluation_scalars(self, step: int, logs: Mapping[str, Any]) -> None:
+        """Write the results of the evaluator task for TensorBoard, named as Keras names them."""
+        for name, value in _numbers(logs).items():
+            self._board.scalar("evaluator", f"evaluation_{name}_vs_iterations", value, step)
+        self._board.flush()
+
+
+def epoch_record(
+    epoch: int,
+    step: int,
+    logs: Mapping[str, Any],
+    *,
+    examples: int,
+    seconds: float,
+    learning_rate: float,
+    timing: Mapping[str, Any] | None = None,
+    **measured: float,
+) -> dict[str, Any]:
+    """Return the record of an epoch, numbered from 0, as a history keeps it and JSON holds it."""
+    return {
+        "epoch": epoch + 1,
+        "step": step,
+        "examples": examples,
+        # Of an epoch that was only validated here, there is none.
+        "examples_per_second": examples / seconds if examples else None,
+        "learning_rate": learning_rate,
+        "timing": timing,
+        **measured,
+        "logs": {name: np.asarray(value).tolist() for name, value in logs.items()},
+    }
+
+
+def epoch_line(epochs: int, history: Sequence[Mapping[str, Any]], *, shows_rate: bool) -> str:
+    """Return the results of the last epoch of ``history`` as a line.
+
+    It has the learning rate if `shows_rate` is set, or the rate has changed.
+    """
+    record = history[-1]
+    rates = {each.get("learning_rate") for each in history[-2:]}
+    logs = {name: value for name, value in record["logs"].items() if name != "learning_rate"}
+    rate = f" learning_rate {record['learning_rate']:.4g}" if shows_rate or len(rates) > 1 else ""
+    speed = record["examples_per_second"]
+    return f"epoch {record['epoch']}/{epochs}: {_results(logs)}{rate}" + (
+        f" ({speed:,.0f} examples/s)" if speed else ""
+    )
+
+
+def evaluation_line(path: str, logs: Mapping[str, Any]) -> str:
+    """Return the results of an evaluation as a line."""
+    return f"evaluation of {path}: {_results(logs)}"
+
+
+def test_line(logs: Mapping[str, Any]) -> str:
+    """Return the results on the test data as a line."""
+    return f"test {_results(logs)}"
+
+
+def checkpoint_line(step: int, logs: Mapping[str, Any], *, is_best: bool) -> str:
+    """Return the evaluator's results of a checkpoint as a line."""
+    return f"evaluation of step {step}: {_results(logs)}{' (best, exported)' if is_best else ''}"
+
+
+def write_evaluation(job_dir: str, facts: Mapping[str, Any]) -> str:
+    """Write ``evaluation.json`` into the job folder; return its path."""
+    logs = {name: np.asarray(value).tolist() for name, value in facts["logs"].items()}
+    path = join(job_dir, "evaluation.json")
+    text = json.dumps(_plain({**facts, "logs": logs}), indent=2)
+    write_whole(path, (text + "\n").encode())
+    return path
+
+
+def write_summary(job_dir: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Write ``summary.json`` into the job folder and return its contents."""
+    rates = [r["examples_per_second"] for r in facts["epochs"] if r["examples_per_second"]]
+    # The first epoch includes the tracing of the model.
+    steady = rates[1:] or rates
+    summary = {
+        **facts,
+        "examples_per_second": statistics.median(steady) if steady else None,
+        "restarts": int(os.environ.get("DISTLAUNCH_RESTARTS") or 0),
+    }
+    plain = _plain(summary)
+    write_whole(join(job_dir, "summary.json"), (json.dumps(plain, indent=2) + "\n").encode())
+    return plain
+
+
+def summary_matches(job_dir: str, epochs: list[dict[str, Any]]) -> bool:
+    """Return whether ``summary.json``, which is written last, is of the run with these epochs."""
+    try:
+        summary = json.loads(read_whole(join(job_dir, "summary.json")))
+    except (StorageError, ValueError):
+        return False
+    epochs_before = summary.get("epochs") if isinstance(summary, dict) else None
+    return bool(epochs_before == _plain({"epochs": epochs})["epochs"])
+
+
+def _results(logs: Mapping[str, Any]) -> str:
+    return " ".join(f"{name} {value:.4f}" for name, value in _numbers(logs).items())
+
+
+def _numbers(logs: Mapping[str, Any]) -> dict[str, float]:
+    """Return the metrics that are one number; others are lists, e.g. a number per class."""
+    return {name: value for name, value in logs.items() if isinstance(value, float)}
+
+
+def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return facts as JSON can hold them: NaN and infinities become null."""
+    return json.loads(json.dumps(facts, default=float), parse_constant=lambda _: None)

@@ -1,0 +1,68 @@
+"""What a task writes for TensorBoard, which need not be installed.
+
+The plugins' formats are those of TensorBoard's own `summary` modules, such as
+tensorboard/plugins/histogram/metadata.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+
+from distlaunch_trainer.task.storage import join
+
+if TYPE_CHECKING:  # servers, which report too, do not need Keras
+    import keras
+
+_BUCKETS = 30  # TensorBoard's default
+
+
+class Board:
+    """Event files in the folders of parts, such as ``train``, of a log folder."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._writers: dict[str, tf.summary.SummaryWriter] = {}
+
+    def scalar(self, part: str, name: str, value: float, step: int) -> None:
+        """Write a number."""
+        self._write(part, name, value, step, "scalars")
+
+    def histogram(self, part: str, name: str, values: np.ndarray, step: int) -> None:
+        """Write the distribution of numbers, of any shape; those that are not finite are left out.
+
+        The tensor has a row of left edge, right edge and count per bucket.
+        """
+        counts, edges = np.histogram(values[np.isfinite(values)], _BUCKETS)
+        self._write(part, name, np.stack([edges[:-1], edges[1:], counts], 1), step, "histograms")
+
+    def model(self, part: str, model: keras.Model) -> None:
+        """Write the layers of a model for the Graphs page; nothing if Keras cannot serialize it."""
+        try:
+            text = model.to_json()
+        except Exception:  # noqa: BLE001 - get_config() is the user's
+            return
+        self._write(part, "keras", text, 0, "graph_keras_model")
+
+    def graph(self, part: str, graph: tf.Graph) -> None:
+        """Write a graph with its functions for the Graphs page."""
+        with self._writer(part).as_default():
+            tf.summary.graph(graph)
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        for writer in self._writers.values():
+            writer.flush()
+
+    def _write(self, part: str, name: str, value: Any, step: int, plugin: str) -> None:
+        metadata = tf.compat.v1.Summary.Value().metadata
+        metadata.plugin_data.plugin_name = plugin
+        with self._writer(part).as_default():
+            tf.summary.write(name, value, step=step, metadata=metadata)
+
+    def _writer(self, part: str) -> tf.summary.SummaryWriter:
+        if part not in self._writers:
+            self._writers[part] = tf.summary.create_file_writer(join(self._folder, part))
+        return self._writers[part]

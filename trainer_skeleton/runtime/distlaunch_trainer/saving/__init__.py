@@ -1,0 +1,1 @@
+"""Files of the job folder: checkpoints, the finished model, the best model."""

@@ -1,0 +1,321 @@
+"""Checkpoints, from which a run resumes. Only the chief writes.
+
+A checkpoint is a folder ``step-00000120`` with ``values.npz``, the values of all variables by name,
+and ``checkpoint.json``, which is written last: the training state, whose variables they are, and
+the format's version. A folder without it is an unfinished save. No checkpoint is overwritten: the
+second checkpoint of a step is ``step-00000120-2``; when it is complete, the first is removed.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import time
+import zipfile
+from collections.abc import Mapping
+from concurrent import futures
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, BinaryIO
+
+import ml_dtypes
+import numpy as np
+
+from distlaunch_trainer.cluster.collectives import Cluster
+from distlaunch_trainer.errors import StorageError
+from distlaunch_trainer.report.report import Report
+from distlaunch_trainer.task.storage import (
+    explained,
+    join,
+    make_new_folder,
+    names_in,
+    new_file,
+    read_if_there,
+    read_whole,
+    remove_files,
+    write_whole,
+)
+from distlaunch_trainer.training_state import TrainingState
+
+FORMAT = 3
+"""Version of the format; others are not read."""
+
+MAX_TO_KEEP = 3
+_MANIFEST = "checkpoint.json"
+_VALUES = "values.npz"
+_NAME = re.compile(r"step-(\d+)(?:-(\d+))?$")
+# The training waits for a write for this long, or this fraction of the time since the last one.
+_MIN_WAIT_SECONDS = 0.1
+_MAX_WAIT_FRACTION = 0.02
+_LAST_WRITE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The contents of a checkpoint.
+
+    Attributes
+    ----------
+    state
+        The training state.
+    model
+        Whose variables these are, as `ModelState.describe` returns it.
+    values
+        Arrays by name, of any numeric type.
+    """
+
+    state: TrainingState
+    model: Mapping[str, Any]
+    values: Mapping[str, np.ndarray]
+
+
+def agreed_state(cluster: Cluster, state: TrainingState | None) -> TrainingState | None:
+    """Return on every task the state of the chief's checkpoint."""
+    text = cluster.broadcast_text(json.dumps(asdict(state) if state else None))
+    stored = json.loads(text)
+    return TrainingState.of(stored) if stored else None
+
+
+class Checkpoints(AbstractContextManager):
+    """The checkpoints of a job folder.
+
+    As a context manager it waits some time for a write in progress before it passes an error on.
+    """
+
+    def __init__(self, folder: str, report: Report) -> None:
+        self.folder = folder
+        self._report = report
+        self._writer = futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._pending: futures.Future[None] | None = None
+        self._saved = time.monotonic()
+        self._seconds = 0.0
+
+    def __exit__(self, *_: object) -> None:
+        self.wait_at_most(_LAST_WRITE_SECONDS)
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint, when the previous one is written.
+
+        The training waits for a short write only, so that a kill costs no more than the steps since
+        this checkpoint; a longer write continues beside the training.
+
+        Raises
+        ------
+        StorageError
+            If this one or the previous one could not be written.
+        """
+        self.wait()
+        since_last = time.monotonic() - self._saved
+        allowance = max(_MIN_WAIT_SECONDS, _MAX_WAIT_FRACTION * since_last)
+        self._pending = self._writer.submit(self._write, checkpoint)
+        if self._seconds <= allowance and self.wait_at_most(allowance):
+            self.wait()
+        self._saved = time.monotonic()
+
+    def wait(self) -> None:
+        """Return when the last checkpoint is written.
+
+        Raises
+        ------
+        StorageError
+            If it could not be written; the ones before are kept.
+        """
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def wait_at_most(self, seconds: float) -> bool:
+        """Wait for the last checkpoint; return whether its write has ended.
+
+        It raises nothing: `wait` raises if the write failed.
+        """
+        pending = [] if self._pending is None else [self._pending]
+        return not futures.wait(pending, seconds).not_done
+
+    def latest(self) -> Checkpoint | None:
+        """Return the latest complete checkpoint, or None if there is none at all.
+
+        Raises
+        ------
+        StorageError
+            If all checkpoints are damaged, or one has another format.
+        """
+        is_damaged = False
+        for name in reversed(list(self._names)):
+            try:
+                checkpoint = self.read(name)
+            except _FormatError:
+                raise
+            except StorageError as error:
+                self._report.warn(f"{error}; trying the checkpoint before it")
+                checkpoint, is_damaged = None, True
+            if checkpoint is not None:
+                return checkpoint
+            self._names.remove(name)
+            self._names.insert(0, name)
+        if is_damaged:
+            raise StorageError(
+                f"every checkpoint in {self.folder} is damaged: --no-resume starts from scratch"
+            )
+        return None
+
+    def keep_newest(self) -> None:
+        """Remove all checkpoints but the newest."""
+        self.wait()
+        for name in self._names[:-1]:
+            self._remove(name)
+
+    @property
+    def newest(self) -> str | None:
+        """The name of the checkpoint that `latest` returned or `save` wrote last, if any."""
+        return self._names[-1] if self._names else None
+
+    def listed(self) -> list[str]:
+        """Return the names of the checkpoints that another task writes, the oldest first."""
+        return sorted(filter(_NAME.match, names_in(self.folder)), key=_step_and_number)
+
+    def is_complete(self, name: str) -> bool:
+        """Return whether a checkpoint is completely written, and not removed."""
+        return read_if_there(join(self.folder, name, _MANIFEST)) is not None
+
+    def clear(self) -> None:
+        """Remove all checkpoints."""
+        for name in list(self._names):
+            self._remove(name)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """The checkpoints, the next to remove first; listed once, as only this process writes."""
+        return self.listed()
+
+    def _write(self, checkpoint: Checkpoint) -> None:
+        started = time.monotonic()
+        step = checkpoint.state.progress.step
+        name = _unused_name(self._names, step)
+        path = join(self.folder, name)
+        make_new_folder(path)
+        try:
+            _write_values(path, checkpoint.values)
+            manifest = {
+                "format": FORMAT,
+                "state": asdict(checkpoint.state),
+                "model": checkpoint.model,
+                "types": {key: value.dtype.name for key, value in checkpoint.values.items()},
+            }
+            write_whole(join(path, _MANIFEST), json.dumps(manifest).encode())
+        except StorageError:
+            with suppress(StorageError):
+                remove_files(path, _MANIFEST, _VALUES)
+            raise
+        self._report.event("checkpoint", step=step, path=path)
+        self._replace_by(name)
+        self._seconds = time.monotonic() - started
+
+    def _replace_by(self, name: str) -> None:
+        """Add a checkpoint; remove others of its step, and the oldest."""
+        step, _ = _step_and_number(name)
+        same_step = [old for old in self._names if _step_and_number(old)[0] == step]
+        others = [old for old in self._names if old not in same_step]
+        self._names.append(name)
+        for old in (*same_step, *others[: -(MAX_TO_KEEP - 1)]):
+            self._remove(old)
+
+    def read(self, name: str) -> Checkpoint | None:
+        """Return a checkpoint by the name of its folder, or None for an unfinished save.
+
+        Raises
+        ------
+        StorageError
+            If it is damaged or has another format.
+        """
+        path = join(self.folder, name)
+        text = read_if_there(join(path, _MANIFEST))
+        if text is None:
+            return None
+        try:
+            manifest = json.loads(text)
+            if manifest.get("format", 1) != FORMAT:
+                raise _FormatError(_format_message(path, manifest.get("format", 1)))
+            values = _read_values(path, manifest["types"])
+            return Checkpoint(TrainingState.of(manifest["state"]), manifest["model"], values)
+        except _DAMAGES as error:
+            raise StorageError(f"the checkpoint {path} is damaged: {error}") from error
+
+    def _remove(self, name: str) -> None:
+        """Remove a checkpoint, its manifest first."""
+        remove_files(join(self.folder, name), _MANIFEST, _VALUES)
+        self._names.remove(name)
+
+
+class _FormatError(StorageError):
+    """A checkpoint was written by a version of the trainer with another format."""
+
+
+_DAMAGES = (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile)
+
+
+def _format_message(path: str, version: object) -> str:
+    return (
+        f"the checkpoint {path} has format {version}, this trainer reads format {FORMAT}: resume "
+        f"with the version of distlaunch that wrote it, or --no-resume to start from scratch"
+    )
+
+
+def _step_and_number(name: str) -> tuple[int, int]:
+    """Return the step of a checkpoint's name, and its number among those of that step."""
+    step, number = name.removeprefix("step-").partition("-")[::2]
+    return int(step), int(number or 1)
+
+
+def _unused_name(names: list[str], step: int) -> str:
+    """Return a name that no checkpoint has."""
+    numbers = [_step_and_number(name)[1] for name in names if _step_and_number(name)[0] == step]
+    return f"step-{step:08d}" + (f"-{max(numbers) + 1}" if numbers else "")
+
+
+def _write_values(folder: str, values: Mapping[str, np.ndarray]) -> None:
+    """Write arrays by name, as ``numpy.load`` reads them; the format has a CRC of each."""
+    with (
+        explained("cannot write", folder),
+        new_file(join(folder, _VALUES)) as file,
+        zipfile.ZipFile(_Unseekable(file), "w", zipfile.ZIP_STORED) as archive,
+    ):
+        for name, value in values.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, _storable(value), allow_pickle=False)
+
+
+def _read_values(folder: str, types: Mapping[str, str]) -> dict[str, np.ndarray]:
+    data = io.BytesIO(read_whole(join(folder, _VALUES)))
+    with np.load(data, allow_pickle=False) as stored:
+        if set(stored.files) != set(types):
+            raise ValueError(f"{_VALUES} and {_MANIFEST} have different variables")
+        return {name: _restored(stored[name], type_name) for name, type_name in types.items()}
+
+
+def _storable(value: np.ndarray) -> np.ndarray:
+    """Return an array as numpy's file format can hold it: bfloat16 and the like as bytes."""
+    return value if value.dtype.isbuiltin == 1 else value.view(f"u{value.dtype.itemsize}")
+
+
+def _restored(stored: np.ndarray, type_name: str) -> np.ndarray:
+    known = getattr(ml_dtypes, type_name, None)
+    return stored if known is None else stored.view(known)
+
+
+class _Unseekable(io.RawIOBase):
+    """A file that can only be written from its beginning to its end, as one in a bucket."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Write bytes; return their number."""
+        self._file.write(data)
+        return memoryview(data).nbytes

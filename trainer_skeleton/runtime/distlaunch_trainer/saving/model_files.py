@@ -1,0 +1,157 @@
+"""The files of the finished model. Only the chief writes."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+
+from distlaunch_trainer import keras_compat
+from distlaunch_trainer.errors import ModelError, StorageError, summarize
+from distlaunch_trainer.model.learning_rate import portable_schedules
+from distlaunch_trainer.report.report import Report
+from distlaunch_trainer.task.storage import names_in, publish, scratch_folder
+
+_WEIGHTS, _KERAS, _SAVED_MODEL = "model.weights.h5", "model.keras", "saved_model.pb"
+_FILES = (_WEIGHTS, _KERAS, _SAVED_MODEL)
+
+
+def serialization_problem(model: keras.Model) -> str | None:
+    """Return why ``model.keras`` cannot be written and how to fix it, or None if it can be.
+
+    It serializes the model as Keras does before it writes any weight, so it can be called before
+    the training.
+    """
+    error = _serialization_error(lambda: model)
+    if error is None:
+        return None
+    layers = keras_compat.all_layers(model)
+    failing = {id(layer) for layer in layers if _serialization_error(layer.get_config)}
+    # A layer that fails only because of a layer inside it is not at fault.
+    at_fault = {
+        type(layer)
+        for layer in layers
+        if id(layer) in failing
+        and not failing & {id(each) for each in keras_compat.all_layers(layer, include_self=False)}
+    }
+    return f"Keras cannot serialize {_fix(at_fault, error)}"
+
+
+def _serialization_error(get_object: Callable[[], object]) -> Exception | None:
+    """Return what Keras raises if it serializes an object, or None."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Keras gives them again as it saves the model
+        try:
+            json.dumps(keras.saving.serialize_keras_object(get_object()))
+        except Exception as error:  # noqa: BLE001 - get_config() is the user's
+            return error
+    return None
+
+
+def _fix(at_fault: set[type], error: Exception) -> str:
+    """Return what cannot be serialized and how to fix it."""
+    users = {each for each in at_fault if each.__module__.partition(".")[0] != "keras"}
+    names = ", ".join(sorted(each.__name__ for each in users or at_fault))
+    if users:
+        classes, them = ("classes", "them") if len(users) > 1 else ("class", "it")
+        fix = f"add get_config() and @keras.saving.register_keras_serializable() to {them}"
+        return f"the {classes} {names}: {fix}"
+    if at_fault:
+        return f"the arguments of {names}: write a layer class with get_config() in its place"
+    return f"the arguments of compile(): {type(error).__name__}: {summarize(error)}"
+
+
+def files_in(folder: str) -> list[str]:
+    """Return which files of a finished model are in ``folder``."""
+    names = names_in(folder)
+    return [name for name in _FILES if name in names]
+
+
+def save_model(model: keras.Model, folder: str, report: Report) -> list[str]:
+    """Write the trained model: ``model.keras``, then a SavedModel, both loadable without this code.
+
+    ``model.keras`` is in the folder before the SavedModel is written, which can fail for more
+    reasons. If Keras cannot write one of them, a warning is printed; the weights are written in
+    place of ``model.keras``. An earlier model in the folder is kept until ``model.keras`` is beside
+    it.
+
+    Returns
+    -------
+    list of str
+        The files that were written; a SavedModel is named by its ``saved_model.pb``.
+
+    Raises
+    ------
+    StorageError
+        If the folder cannot be written.
+    ModelError
+        If Keras can write none of them.
+    """
+    problems: list[str] = []
+    with portable_schedules(model):
+        keras_file = _save(model, folder, problems)
+    kept = [keras_file] if keras_file else []
+    is_exported = _export(model, folder, kept, problems)
+    if not keras_file and not is_exported:
+        raise ModelError(f"the model cannot be saved: {'; '.join(problems)}")
+    written = [*kept, *([_SAVED_MODEL] if is_exported else [])]
+    if problems:
+        report.warn(f"{'; '.join(problems)}; written: {', '.join(written)}")
+    return written
+
+
+def _save(model: keras.Model, folder: str, problems: list[str]) -> str | None:
+    """Write ``model.keras`` or the weights; return the name, or None if Keras can write neither."""
+    writers = {_KERAS: model.save, _WEIGHTS: model.save_weights}
+    for name, write in writers.items():
+        with scratch_folder(folder) as scratch:
+            try:
+                write(scratch / name)
+            except (tf.errors.OpError, OSError) as error:
+                raise StorageError(
+                    f"cannot write the model to {folder}: {summarize(error)}"
+                ) from error
+            except Exception as error:  # noqa: BLE001 - get_config() is the user's
+                reason = (name == _KERAS and serialization_problem(model)) or summarize(error)
+                problems.append(f"{name} was not written: {reason}")
+            else:
+                _publish(scratch, folder, name, kept=())
+                return name
+    return None
+
+
+def _export(model: keras.Model, folder: str, kept: Sequence[str], problems: list[str]) -> bool:
+    """Write the SavedModel beside the files ``kept``; return whether Keras can."""
+    with scratch_folder(folder) as scratch:
+        try:
+            with _called_for_inference(model):
+                model.export(scratch, format="tf_saved_model", verbose=False)
+        except Exception as error:  # noqa: BLE001 - call() is the user's
+            problems.append(f"{_SAVED_MODEL} was not written: {summarize(error)}")
+            return False
+        _publish(scratch, folder, _SAVED_MODEL, kept)
+    return True
+
+
+@contextmanager
+def _called_for_inference(model: keras.Model) -> Iterator[None]:
+    """Let ``export()`` serve the model as ``predict()`` calls it.
+
+    It serves ``model.__call__``, and layers of random augmentation are in training by default.
+    """
+    call = model.__call__
+    model.__dict__["__call__"] = lambda *inputs: call(*inputs, training=False)
+    try:
+        yield
+    finally:
+        del model.__dict__["__call__"]
+
+
+def _publish(scratch: Path, folder: str, last: str, kept: Sequence[str]) -> None:
+    obsolete = [name for name in _FILES if name != last and name not in kept]
+    publish(scratch, folder, last=last, obsolete=obsolete)

@@ -1,0 +1,168 @@
+"""Gradient accumulation on several replicas, with one all-reduce per update.
+
+Keras adds each step's gradient to its accumulators, which requires that it is all-reduced first.
+Here each replica adds its own share, and the sum over the replicas is applied at the update. In
+between, the accumulators differ between replicas; they are all-reduced before they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from distlaunch_trainer.keras_compat import keras_optimizers
+
+from .all_reduce import sum_over_replicas
+from .step_timing import StepTimer, time_exchange
+
+
+class GradientAccumulation:
+    """The accumulators of an optimizer, each replica's with its share of the gradients.
+
+    Parameters
+    ----------
+    model
+        A compiled model whose optimizer is built; see :func:`accumulates_locally`.
+    strategy
+        The strategy that it was built in.
+    timer
+        Takes the time of the exchange of gradients.
+    """
+
+    def __init__(
+        self, model: keras.Model, strategy: tf.distribute.Strategy, timer: StepTimer | None
+    ) -> None:
+        self._strategy = strategy
+        self._timer = timer
+        self._iterations = keras_optimizers.iteration_counter(model.optimizer)
+        self._steps = model.optimizer.gradient_accumulation_steps
+        self._accumulators = [
+            keras_optimizers.gradient_accumulator(model.optimizer, variable)
+            for variable in model.trainable_variables
+        ]
+        self._hold_sums = True  # as they are built or restored: the same on all replicas
+        with strategy.scope():
+            self._loss = tf.Variable(
+                0.0,
+                trainable=False,
+                dtype=tf.float64,
+                synchronization=tf.VariableSynchronization.ON_READ,
+                aggregation=tf.VariableAggregation.SUM,
+            )
+
+    def is_update(self) -> tf.Tensor:
+        """Return whether the optimizer updates the model in this step."""
+        return tf.equal((self._iterations.value + 1) % self._steps, 0)
+
+    def add(self, gradients: list[Any]) -> None:
+        """Add each replica's gradients (one per variable, or None) in place of an update.
+
+        To be called across replicas.
+        """
+        for accumulator, gradient in zip(self._accumulators, gradients, strict=True):
+            if gradient is not None:
+                self._update(accumulator, _add, gradient)
+        self._iterations.value.assign_add(1)
+
+    @tf.autograph.experimental.do_not_convert
+    def add_loss(self, loss: tf.Tensor) -> None:
+        """Add a replica's share of a loss."""
+        self._loss.assign_add(tf.cast(loss, tf.float64))
+
+    @tf.autograph.experimental.do_not_convert
+    def sum_over_steps(self, gradients: list[Any], loss: tf.Tensor) -> tuple[list[Any], tf.Tensor]:
+        """Return gradients and mean loss of all replicas and all steps since the last update.
+
+        Parameters
+        ----------
+        gradients
+            A replica's gradients of this step, one per variable, or None.
+        loss
+            Its share of the loss (scalar).
+        """
+        totals = [
+            gradient + accumulator.value
+            for accumulator, gradient in zip(self._accumulators, gradients, strict=True)
+            if gradient is not None
+        ]
+        total_loss = self._loss + tf.cast(loss, tf.float64)
+        self._loss.assign(0.0)
+        own = [tf.cast(total_loss, totals[0].dtype), *totals]
+        summed_loss, *summed = time_exchange(self._timer, own, lambda: sum_over_replicas(own))
+        rest = iter(summed)
+        return [None if g is None else next(rest) for g in gradients], summed_loss / self._steps
+
+    def reset(self) -> None:
+        """Set the accumulators to zero; to be called across replicas."""
+        for accumulator in self._accumulators:
+            self._update(accumulator, _set_to_zero)
+
+    def share(self) -> None:
+        """Let the first replica alone hold sums that all replicas hold, before a step adds."""
+        if self._hold_sums:
+            self._keep_on_first_replica()
+            self._hold_sums = False
+
+    def all_reduce(self) -> None:
+        """Give all replicas the sums, before they are read."""
+        if not self._hold_sums:
+            self._all_reduce()
+            self._hold_sums = True
+
+    @tf.function(autograph=False)
+    def _keep_on_first_replica(self) -> None:
+        def first_or_zeros() -> list[tf.Tensor]:
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            values = [accumulator.value for accumulator in self._accumulators]
+            return [tf.where(tf.equal(replica, 0), value, tf.zeros_like(value)) for value in values]
+
+        self._assign(self._strategy.run(first_or_zeros))
+
+    @tf.function(autograph=False)
+    def _all_reduce(self) -> None:
+        def sums() -> list[tf.Tensor]:
+            values = [accumulator.value for accumulator in self._accumulators]
+            return sum_over_replicas([tf.identity(value) for value in values])
+
+        self._assign(self._strategy.run(sums))
+
+    def _assign(self, values: list[Any]) -> None:
+        for accumulator, value in zip(self._accumulators, values, strict=True):
+            self._update(accumulator, _assign, value)
+
+    def _update(
+        self, accumulator: keras.Variable, function: Callable[..., Any], *args: Any
+    ) -> None:
+        """Update the accumulator of each replica of this task by that replica's arguments."""
+        self._strategy.extended.update(accumulator.value, function, args=args, group=False)
+
+
+def accumulates_locally(model: keras.Model, replicas: int) -> bool:
+    """Return whether gradients are accumulated here instead of by Keras.
+
+    Keras does more than to accumulate in the steps between updates if it scales the loss, averages
+    the weights or constrains them.
+    """
+    optimizer = model.optimizer
+    return (
+        replicas > 1
+        and bool(optimizer.gradient_accumulation_steps)
+        and not optimizer.use_ema
+        and not isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+        and not any(variable.constraint for variable in model.trainable_variables)
+    )
+
+
+def _add(variable: tf.Variable, gradient: Any) -> None:
+    variable.assign_add(tf.convert_to_tensor(gradient))
+
+
+def _assign(variable: tf.Variable, value: tf.Tensor) -> None:
+    variable.assign(value)
+
+
+def _set_to_zero(variable: tf.Variable) -> None:
+    variable.assign(tf.zeros_like(variable))

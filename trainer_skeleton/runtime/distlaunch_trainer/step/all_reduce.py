@@ -1,0 +1,149 @@
+"""Sums over all replicas, computed in a replica's part of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from . import step_context
+from .step_context import StepRows
+from .step_timing import time_exchange
+
+# All-reduces of this size overlap the rest of the backward pass; smaller ones cost more latency.
+_BYTES_PER_PACK = 32 << 20
+
+
+class CollectiveInXlaError(Exception):
+    """A function that XLA should compile exchanges values with other replicas."""
+
+
+def sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
+    """Return sums, all-reduced in packs of values of one dtype.
+
+    The last values are in the first pack: backpropagation computes their gradients first. Values
+    of unknown shape make one pack of all.
+
+    Raises
+    ------
+    CollectiveInXlaError
+        If XLA is to compile the step.
+    """
+    if step_context.current().in_xla:
+        raise CollectiveInXlaError
+    context = tf.distribute.get_replica_context()
+    options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=_BYTES_PER_PACK)
+    by_type: dict[tf.DType, list[int]] = {}
+    for number, value in enumerate(values):
+        by_type.setdefault(value.dtype, []).append(number)
+    sums = list(values)
+    for numbers in by_type.values():
+        own = [values[n] for n in numbers]
+        reduced = context.all_reduce(tf.distribute.ReduceOp.SUM, own, options)
+        for number, value in zip(numbers, reduced, strict=True):
+            sums[number] = value
+    return sums
+
+
+def sum_gradients(gradients: Sequence[Any]) -> list[Any]:
+    """Return sums of dense gradients, and the gathered rows of sparse ones."""
+    timer = step_context.current().timer
+    return time_exchange(timer, gradients, lambda: _sum_gradients(gradients))
+
+
+def _sum_gradients(gradients: Sequence[Any]) -> list[Any]:
+    has_own_rows = [gathers_rows(gradient) for gradient in gradients]
+    pairs = list(zip(gradients, has_own_rows, strict=True))
+    gathered = iter(gather_rows([gradient for gradient, is_own in pairs if is_own]))
+    dense = [getattr(gradient, "values", gradient) for gradient, is_own in pairs if not is_own]
+    summed = iter(sum_over_replicas(dense) if dense else [])
+    return [
+        next(gathered) if is_own else _with_values(gradient, next(summed))
+        for gradient, is_own in pairs
+    ]
+
+
+def gathers_rows(gradient: Any) -> bool:
+    """Return whether replicas exchange the rows of a gradient, because each has its own.
+
+    They have not where rows do not depend on the batch, as of an embedding of positions. There one
+    worker has the sum over its batch for each row, and optimizers square it.
+    """
+    return isinstance(gradient, tf.IndexedSlices) and not _is_constant(gradient.indices)
+
+
+def _is_constant(value: tf.Tensor) -> bool:
+    """Return whether a tensor of a traced step depends on nothing."""
+    if tf.executing_eagerly():
+        return False
+    pending, seen = [value.op], set()
+    while pending:
+        operation = pending.pop()
+        if not operation.inputs and operation.type != "Const":
+            return False
+        seen.add(operation)
+        pending += [each.op for each in operation.inputs if each.op not in seen]
+    return True
+
+
+def _with_values(gradient: Any, values: tf.Tensor) -> Any:
+    if not isinstance(gradient, tf.IndexedSlices):
+        return values
+    return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+
+
+def with_static_shape(gradient: Any, shape: tuple[int, ...]) -> Any:
+    """Return a gradient whose static shape is known, which all-reduce needs to group by size."""
+    if isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    return tf.ensure_shape(gradient, shape)
+
+
+def gather_rows(values: list[tf.IndexedSlices]) -> list[tf.IndexedSlices]:
+    """Return the rows of all replicas, one after the other, as sparse gradients are summed.
+
+    Replicas may have different numbers of rows. TensorFlow requires that the numbers are the same
+    in all steps of one execution.
+
+    Raises
+    ------
+    CollectiveInXlaError
+        If XLA is to compile the step.
+    """
+    if step_context.current().in_xla:
+        raise CollectiveInXlaError
+    context = tf.distribute.get_replica_context()
+    return [context.all_reduce(tf.distribute.ReduceOp.SUM, value) for value in values]
+
+
+def scale(gradient: Any, factor: tf.Tensor) -> Any:
+    """Return a dense or sparse gradient, multiplied by a number."""
+    factor = tf.cast(factor, gradient.dtype)
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient * factor
+    return tf.IndexedSlices(gradient.values * factor, gradient.indices, gradient.dense_shape)
+
+
+def add(gradient: Any, other: Any) -> Any:
+    """Return the sum of two gradients of a weight, either of which may be sparse or None."""
+    if gradient is None or other is None:
+        return other if gradient is None else gradient
+    return tf.convert_to_tensor(gradient) + tf.convert_to_tensor(other)
+
+
+def without_placeholder(gradient: Any, rows: StepRows) -> Any:
+    """Return no gradient if a replica has no row; a placeholder's may not be finite."""
+    if not isinstance(gradient, tf.IndexedSlices):
+        return tf.where(rows.local_rows > 0, gradient, tf.zeros_like(gradient))
+    if not gathers_rows(gradient):
+        values = without_placeholder(gradient.values, rows)
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    kept = tf.where(rows.local_rows > 0, tf.size(gradient.indices), 0)
+    return tf.IndexedSlices(gradient.values[:kept], gradient.indices[:kept], gradient.dense_shape)
+
+
+def weigh(mean: Any, rows: StepRows) -> Any:
+    """Return a replica's part of a mean over the rows of all replicas."""
+    mean = without_placeholder(mean, rows)
+    return scale(mean, rows.local_fraction(mean.dtype))

@@ -1,0 +1,221 @@
+"""A model's own ``train_step()`` and ``test_step()``, and a user's, on several replicas as on one.
+
+A model's step computes means over the rows of its batch, differentiates them and calls its
+optimizers. Each optimizer is given the gradients of the global batch: those of each replica,
+weighted by its fraction of the rows and all-reduced. So clipping and moments are those of one
+worker, and all replicas have the same weights. Metrics that are given one number per step are
+weighted likewise.
+
+A user's function ``train_step(model, data, global_batch_size)`` is one as of TensorFlow's custom
+training loops: its loss is this replica's share of that of the global batch, so gradients are
+summed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from functools import wraps
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from distlaunch_trainer import keras_compat
+from distlaunch_trainer.errors import ModelError
+from distlaunch_trainer.keras_compat import keras_optimizers
+
+from . import step_context
+from .all_reduce import gathers_rows, sum_gradients, weigh, with_static_shape
+from .losses import normalize_globally, normalized_rows
+from .step_context import StepRows
+
+TrainStep = Callable[[keras.Model, Any, tf.Tensor], tf.Tensor]
+"""``(model, data, global_batch_size)`` to a replica's share of the loss of the global batch."""
+
+_SCALAR_METRICS = (keras.metrics.Mean.update_state, keras.metrics.Sum.update_state)
+
+
+def overrides(model: keras.Model, method: str) -> bool:
+    """Return whether a model's class has its own version of a method of ``keras.Model``."""
+    return getattr(type(model), method) is not getattr(keras.Model, method)
+
+
+def check_can_train(model: keras.Model, replicas: int) -> None:
+    """Refuse a model that cannot be trained on these replicas.
+
+    Raises
+    ------
+    ModelError
+        If it replaces the loop around its steps, or has stateful layers on several replicas.
+    """
+    rnn = keras.layers.RNN
+    layers = [layer for layer in keras_compat.all_layers(model) if isinstance(layer, rnn)]
+    stateful = [layer.name for layer in layers if layer.stateful]
+    if stateful and replicas > 1:
+        raise ModelError(
+            f"the layers {', '.join(stateful)} are stateful, and {replicas} replicas would each "
+            f"keep the state of other rows: train on one worker, or with stateful=False"
+        )
+    for method in ("make_train_function", "make_test_function"):
+        if overrides(model, method):
+            raise ModelError(
+                f"{type(model).__name__}.{method}() would not be called: "
+                f"override train_step() or test_step() instead"
+            )
+
+
+def weights_scalars(metric: keras.metrics.Metric) -> bool:
+    """Return whether a metric takes numbers with weights."""
+    return type(metric).update_state in _SCALAR_METRICS
+
+
+class CustomSteps:
+    """Calls a model's own steps.
+
+    Parameters
+    ----------
+    model
+        A compiled model, built in the strategy's scope.
+    replicas
+        Number of replicas.
+    function
+        The user's, in place of the model's ``train_step()``.
+
+    Attributes
+    ----------
+    has_train_step, has_test_step
+        Whether the model's class has its own; not if there is a function in its place.
+    gathers_rows
+        Whether the replicas exchange rows of sparse gradients; known after the first step.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        replicas: int,
+        function: TrainStep | None = None,
+    ) -> None:
+        check_can_train(model, replicas)
+        self._model = model
+        self.gathers_rows = False
+        self.function = function
+        self.has_train_step = overrides(model, "train_step") and function is None
+        self.has_test_step = overrides(model, "test_step")
+        self._replicas = replicas
+        if replicas > 1 and (self.has_train_step or function):
+            _reduce_in_steps()
+        if replicas > 1 and (self.has_train_step or self.has_test_step):
+            weight_scalars(model.metrics)
+
+    def call_function(self, data: Any, rows: StepRows) -> tf.Tensor:
+        """Train one replica's step by the user's function; return its share of the loss."""
+        assert self.function is not None
+        # The placeholder of a replica without rows counts for nothing, and regularizers as on all.
+        size = tf.where(rows.local_rows > 0, rows.global_rows, tf.int64.max)
+        with self._reducing(rows, weighs=False):
+            loss = self.function(self._model, data, size)
+        if not tf.is_tensor(loss) or loss.shape.rank != 0:
+            got = f"shape {loss.shape}" if tf.is_tensor(loss) else type(loss).__name__
+            raise ModelError(
+                f"train_step() in trainer/model.py returned {got}: return the loss, a scalar tensor"
+            )
+        return loss
+
+    def train(self, data: Any, rows: StepRows) -> dict[str, Any]:
+        """Train one replica's step; return what ``train_step()`` returned."""
+        with normalize_globally(rows), self._reducing(rows, weighs=True):
+            return _checked_logs(self._model, "train_step", self._model.train_step(data))
+
+    def test(self, data: Any, rows: StepRows) -> dict[str, Any]:
+        """Evaluate one replica's step; return what ``test_step()`` returned."""
+        with normalize_globally(rows):
+            return _checked_logs(self._model, "test_step", self._model.test_step(data))
+
+    def _reducing(self, rows: StepRows, *, weighs: bool) -> AbstractContextManager[None]:
+        """Have optimizers all-reduce the gradients of a replica in here."""
+
+        def reduce(gradients: list[Any], variables: list[Any] | None) -> list[Any]:
+            self.gathers_rows |= any(map(gathers_rows, gradients))
+            return sum_weighted(gradients, variables, rows if weighs else None)
+
+        return step_context.extended(reduce_gradients=reduce, weighs_gradients=weighs)
+
+
+def _reduce_in_steps() -> None:
+    """Have all optimizers all-reduce the gradients of a model's own steps, then clip and apply."""
+    for kind in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
+        if not hasattr(kind.apply, "__wrapped__"):
+            kind.apply = _reducing(kind.apply)
+
+
+def _reducing(apply: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(apply)
+    def reducing(optimizer: Any, grads: Iterable[Any], trainable_variables: Any = None) -> Any:
+        reduce = step_context.current().reduce_gradients
+        if reduce is None:
+            return apply(optimizer, grads, trainable_variables)
+        keras_optimizers.disable_gradient_aggregation(optimizer)
+        variables = None if trainable_variables is None else list(trainable_variables)
+        summed = reduce(list(grads), variables)
+        # LossScaleOptimizer applies the gradients by another optimizer.
+        with step_context.extended(reduce_gradients=None):
+            return apply(optimizer, summed, variables)
+
+    return reducing
+
+
+def sum_weighted(
+    gradients: Sequence[Any], variables: Sequence[Any] | None, rows: StepRows | None
+) -> list[Any]:
+    """Return the gradients of the global batch; None where a replica has none.
+
+    Parameters
+    ----------
+    gradients
+        The gradients of a replica, those of embeddings as rows.
+    variables
+        Their variables, None if these are not known.
+    rows
+        The replica's rows, if the gradients are of means over them; None if they are its shares.
+    """
+    unknown = [tf.TensorShape(None)] * len(gradients)
+    shapes = unknown if variables is None else [v.shape for v in variables]
+    present = [
+        with_static_shape(gradient, shape)
+        for gradient, shape in zip(gradients, shapes, strict=True)
+        if gradient is not None
+    ]
+    if rows is not None:
+        present = [weigh(gradient, rows) for gradient in present]
+    summed = iter(sum_gradients(present))
+    return [None if gradient is None else next(summed) for gradient in gradients]
+
+
+def weight_scalars(metrics: Iterable[keras.metrics.Metric]) -> None:
+    """Weight the numbers per step that metrics are given by the rows of a replica."""
+    for metric in metrics:
+        if weights_scalars(metric) and "update_state" not in vars(metric):
+            metric.update_state = _weighted_update(metric, metric.update_state)
+
+
+def _weighted_update(metric: Any, update: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a metric's ``update_state()`` that weights a number per step by the rows."""
+
+    def weighted(values: Any, sample_weight: Any = None) -> Any:
+        rows = normalized_rows()
+        is_per_step = sample_weight is None and not keras.ops.ndim(values)
+        if rows is not None and is_per_step:
+            sample_weight = rows.local_fraction(metric.dtype)
+        return update(values, sample_weight=sample_weight)
+
+    return weighted
+
+
+def _checked_logs(model: keras.Model, method: str, logs: Any) -> dict[str, Any]:
+    if not isinstance(logs, dict):
+        raise ModelError(
+            f"{type(model).__name__}.{method}() returned "
+            f"{type(logs).__name__}: return a dict of metrics"
+        )
+    return logs

@@ -1,0 +1,177 @@
+"""A model on all replicas, and what training and evaluation steps share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from distlaunch_trainer.input.batch_rows import count_rows, map_tensors
+
+from . import step_context
+from .all_reduce import sum_over_replicas, weigh
+from .custom_steps import CustomSteps, TrainStep
+from .local_updates import LocalUpdates
+from .losses import Losses
+from .normalization import BatchNormalizations
+from .random_draws import seed_replica
+from .replica_metrics import ReplicaMetrics
+from .step_context import StepRows
+from .step_timing import StepTimer, has_clock
+
+
+class ModelReplicas:
+    """A model on all replicas.
+
+    Parameters
+    ----------
+    model
+        A compiled Keras model, built in the strategy's scope.
+    strategy
+        The strategy.
+    synchronize
+        Whether all batch normalizations take their statistics from all replicas.
+    train_step
+        The user's function that trains on the rows of a replica, in place of the compiled loss.
+    record_examples
+        Called with the numbers of the examples of each step and replica, for an audit.
+
+    Attributes
+    ----------
+    is_compiled
+        Whether XLA compiles whole steps, as on a TPU.
+    has_divided_rows
+        Whether the batches of the step that is traced are parts of a global batch.
+    timer
+        Takes the times of steps; None where there is no clock.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        strategy: tf.distribute.Strategy,
+        *,
+        synchronize: bool = False,
+        train_step: TrainStep | None = None,
+        record_examples: Callable[[np.ndarray], None] | None = None,
+    ) -> None:
+        self.model = model
+        self.strategy = strategy
+        self.count = strategy.num_replicas_in_sync
+        self.is_compiled = isinstance(strategy, tf.distribute.TPUStrategy)  # each step, by XLA
+        self.has_divided_rows = True
+        self._record_examples = record_examples
+        # XLA compiles each step of a TPU, and has no clock.
+        is_timed = has_clock() and not (self.is_compiled or model.run_eagerly)
+        self.timer = StepTimer() if is_timed else None
+        self.losses = Losses(model)
+        self.normalizations = BatchNormalizations(model, self.count, synchronize=synchronize)
+        self.custom = CustomSteps(model, self.count, train_step)
+        self.metrics = ReplicaMetrics(model, strategy)
+        self.local_updates = LocalUpdates(model, self.normalizations, self.metrics)
+
+    def run(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function on each replica; return what this task's first replica returns."""
+        results = self.strategy.run(function, args=args)
+        return tf.nest.map_structure(self.first, results)
+
+    def first(self, value: Any) -> tf.Tensor:
+        """Return the value of this task's first replica."""
+        return self.strategy.experimental_local_results(value)[0]
+
+    @contextmanager
+    def step(self, batch: Any, *, may_be_empty: bool) -> Iterator[tuple[Any, StepRows]]:
+        """Yield the data of a replica's batch, and its rows, for its part of a step in here."""
+        data, local_rows, global_rows, *numbers = batch
+        rows = StepRows(
+            local_rows,
+            global_rows,
+            self.count,
+            may_be_empty,
+            is_divided=self.has_divided_rows,
+            size=_constant_rows(data),
+        )
+        seed_replica()
+        if self._record_examples is not None and numbers:
+            tf.numpy_function(self._record_examples, [numbers[0][:local_rows]], [])
+        if self.count > 1 and not self.is_compiled:
+            data = map_tensors(_with_any_rows, data)
+        with step_context.extended(rows=rows, timer=self.timer):
+            yield data, rows
+
+    def count_rows(self, batch: Any, *, is_whole: bool) -> tuple[Any, tf.Tensor, tf.Tensor]:
+        """Return a replica's batch of its own with its rows, and those of all replicas.
+
+        Parameters
+        ----------
+        batch
+            ``(data, rows)``, or the data alone if they are a whole batch.
+        """
+        if is_whole:
+            own = count_rows(batch)
+            # TensorFlow gives empty batches to the replicas whose data have ended before others'.
+            batch = map_tensors(partial(_with_row, rows=own), batch), own
+        data, own = batch
+        return data, own, self.all_reduce(own)
+
+    def all_reduce(self, value: tf.Tensor) -> tf.Tensor:
+        """Return the sum of a value over the replicas; to be called on each."""
+        # A copy on the replica's device: TensorFlow sums where the tensors are.
+        return value if self.count == 1 else sum_over_replicas([tf.identity(value)])[0]
+
+    def agree_on_loss(self, share: tf.Tensor, not_finite: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the loss, and the first step in which some task's share was not finite, or -1.
+
+        To be called on each replica, with its task's share (scalar, float32) and step (int32).
+        """
+        if self.count == 1:
+            return share, not_finite
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        local = tf.constant(len(self.strategy.extended.worker_devices), tf.float32)
+        steps = tf.one_hot(replica, self.count) * tf.cast(not_finite + 1, tf.float32)
+        sums = self.all_reduce(tf.concat([[share / local], steps], 0))
+        found = tf.where(sums[1:] > 0, tf.cast(sums[1:], tf.int32) - 1, tf.int32.max)
+        first = tf.reduce_min(found)
+        return sums[0], tf.where(first < tf.int32.max, first, -1)
+
+    def mean_over_rows(self, values: tf.Tensor, rows: StepRows) -> tf.Tensor:
+        """Return the means of numbers of all replicas, weighted by their rows."""
+        return self.all_reduce(weigh(values, rows))
+
+    @tf.function(autograph=False)
+    def average_statistics(self) -> None:
+        """Set the moving statistics, of which each replica has its own, to their means."""
+
+        def average() -> None:
+            variables = self.normalizations.moving_statistics
+            sums = sum_over_replicas([tf.identity(variable.value) for variable in variables])
+            for variable, value in zip(variables, sums, strict=True):
+                variable.assign(value / self.count)
+
+        self.strategy.run(average)
+
+
+def _constant_rows(data: Any) -> int | None:
+    """Return the rows of a batch, if they are constant when a step is traced."""
+    shapes = [part.shape for part in tf.nest.flatten(data) if hasattr(part, "shape")]
+    return next((shape[0] for shape in shapes if shape.rank), None)
+
+
+def _with_row(value: Any, rows: tf.Tensor) -> Any:
+    """Return a tensor with a row of zeros if it has none."""
+    if not isinstance(value, tf.Tensor) or not value.shape.rank:
+        return value
+    shape = tf.concat([[tf.cast(rows == 0, tf.int32)], tf.shape(value)[1:]], 0)
+    return tf.concat([value, tf.zeros(shape, value.dtype)], 0)
+
+
+def _with_any_rows(value: Any) -> Any:
+    """Return a tensor without a static number of rows, by which sums over the rows are known."""
+    if not isinstance(value, tf.Tensor) or not value.shape.rank or value.shape[0] is None:
+        return value
+    return tf.compat.v1.placeholder_with_default(value, [None, *value.shape[1:]])

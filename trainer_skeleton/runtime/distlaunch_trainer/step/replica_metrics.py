@@ -1,0 +1,160 @@
+"""The metrics of a model, of which each replica counts its own rows until they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from distlaunch_trainer import keras_compat
+
+from .all_reduce import sum_over_replicas
+from .custom_steps import overrides
+from .step_context import StepRows
+
+
+class ReplicaMetrics:
+    """The metrics of a model, its mean loss among them.
+
+    Methods but `restore` are to be called in a replica's part of a step.
+
+    Parameters
+    ----------
+    model
+        A compiled model, built in the strategy's scope.
+    strategy
+        The strategy.
+    """
+
+    def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy) -> None:
+        self._model = model
+        self._strategy = strategy
+        self._replicas = strategy.num_replicas_in_sync
+        self._loss_tracker = keras_compat.loss_tracker(model)
+
+    @property
+    def variables(self) -> list[Any]:
+        """The variables of all metrics."""
+        return [variable for metric in self._model.metrics for variable in metric.variables]
+
+    def count_loss(self, loss: tf.Tensor, rows: StepRows) -> None:
+        """Count the global loss once, on the first replica."""
+        if self._loss_tracker is None:
+            return
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        weight = tf.where(tf.equal(replica, 0), rows.global_rows, 0)
+        self._loss_tracker.update_state(loss, sample_weight=weight)
+
+    def count_local_loss(self, loss: tf.Tensor, rows: StepRows) -> None:
+        """Count a replica's share of the loss: with all replicas' it counts once for each row."""
+        if self._loss_tracker is not None:
+            weight = tf.cast(rows.global_rows, loss.dtype) / self._replicas
+            self._loss_tracker.update_state(loss * self._replicas, sample_weight=weight)
+
+    def count(self, logs: StepLogs, rows: StepRows, *data: Any) -> tf.Tensor:
+        """Update the metrics; return the numbers that ``compute_metrics()`` returns beside them.
+
+        Parameters
+        ----------
+        logs
+            The logs of such steps.
+        rows
+            The rows of the step.
+        *data
+            Inputs, targets, outputs and sample weights.
+        """
+
+        def count() -> tf.Tensor:
+            x, y, predicted, weights = data
+            result = self._model.compute_metrics(x, y, predicted, sample_weight=weights)
+            if not overrides(self._model, "compute_metrics"):
+                return tf.zeros([0], tf.float64)
+            return logs.vector(flatten(result), self.local_results())
+
+        if rows.may_be_empty:
+            none = lambda: tf.zeros([len(logs.others)], tf.float64)  # noqa: E731
+            return tf.cond(rows.local_rows > 0, count, none)
+        return count()
+
+    def local_results(self) -> dict[str, tf.Tensor]:
+        """Return the results of a replica's counts."""
+        return flatten(self._model.get_metrics_result())
+
+    @tf.autograph.experimental.do_not_convert
+    def results(self) -> dict[str, tf.Tensor]:
+        """Return the results over all replicas; the counts of each replica are not changed."""
+        counts = [tf.identity(variable.value) for variable in self.variables]
+        self._set(self.sums())
+        results = self.local_results()
+        self._set(counts)
+        return results
+
+    @tf.autograph.experimental.do_not_convert
+    def sums(self) -> list[tf.Tensor]:
+        """Return the variables, summed over the replicas."""
+        values = [tf.identity(variable.value) for variable in self.variables]
+        if self._replicas == 1 or not values:
+            return values
+        return sum_over_replicas(values)
+
+    @tf.function(autograph=False)
+    def restore(self, sums: list[tf.Tensor]) -> None:
+        """Set the metrics to the sums over all replicas of a checkpoint."""
+
+        def restore(values: list[tf.Tensor]) -> None:
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            is_first = tf.equal(replica, 0)
+            self._set([tf.where(is_first, v, tf.zeros_like(v)) for v in values])
+
+        self._strategy.run(restore, args=(sums,))
+
+    def _set(self, values: list[tf.Tensor]) -> None:
+        for variable, value in zip(self.variables, values, strict=True):
+            variable.assign(value)
+
+
+def flatten(results: dict[str, Any]) -> dict[str, tf.Tensor]:
+    """Return results with those of metrics that return a dict, as ``fit`` logs them."""
+    flat = {}
+    for name, value in results.items():
+        flat |= flatten(value) if isinstance(value, dict) else {name: tf.identity(value)}
+    return flat
+
+
+class StepLogs:
+    """The numbers that are in a step's logs beside the metrics, by which Keras logs its last step.
+
+    Keras logs the metrics if the logs have their names and no others, and otherwise the logs of the
+    last step. Here a name that a metric has is always that metric's.
+
+    Attributes
+    ----------
+    names : list of str
+        The names in the logs, once a step was traced; empty if they are those of the metrics.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._others: list[str] = []
+
+    @property
+    def others(self) -> list[str]:
+        """The names in the logs that no metric has."""
+        return self._others
+
+    def vector(self, logs: Mapping[str, Any], metrics: Mapping[str, Any]) -> tf.Tensor:
+        """Return the numbers of one replica's logs that are not metrics (float64, shape [n])."""
+        is_metrics_only = logs.keys() == metrics.keys()
+        self.names = [] if is_metrics_only else list(logs)
+        self._others = [name for name in self.names if name not in metrics]
+        numbers = [tf.reduce_mean(tf.cast(logs[name], tf.float64)) for name in self._others]
+        return tf.stack(numbers) if numbers else tf.zeros([0], tf.float64)
+
+    def merge(self, metrics: Mapping[str, Any], vector: Any) -> dict[str, Any]:
+        """Return the logs of the results of the metrics and the last step's other numbers."""
+        if not self.names:
+            return dict(metrics)
+        others = dict(zip(self._others, keras.ops.convert_to_numpy(vector).tolist(), strict=True))
+        return {name: others[name] if name in others else metrics[name] for name in self.names}

@@ -1,0 +1,117 @@
+"""The step of a replica that is traced, for the functions of Keras that are replaced.
+
+Keras gives losses, moments, optimizers and random draws no argument that says what the step is. A
+replica is traced in a thread of its own, and so has a context of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import tensorflow as tf
+
+from .step_timing import StepTimer
+
+
+@dataclass(frozen=True)
+class StepRows:
+    """The rows of a step that a replica has: ``r, r + R, …`` of a global batch that is divided.
+
+    Attributes
+    ----------
+    local_rows, global_rows
+        Rows of this replica and of all replicas (scalars, int64).
+    replicas
+        Number of replicas.
+    may_be_empty
+        Whether this replica may have no row but a placeholder, which does not count.
+    is_divided
+        Whether its batch is a part of a global batch, not one of its own.
+    size
+        The rows of its data, of which one may be a placeholder, if they are constant.
+    """
+
+    local_rows: tf.Tensor
+    global_rows: tf.Tensor
+    replicas: int
+    may_be_empty: bool
+    is_divided: bool = False
+    size: int | None = None
+
+    def local_fraction(self, dtype: Any) -> tf.Tensor:
+        """Return the fraction of the rows that this replica has, 0 … 1."""
+        return tf.cast(self.local_rows, dtype) / tf.cast(self.global_rows, dtype)
+
+    def is_nonempty(self, dtype: Any) -> tf.Tensor:
+        """Return 1, or 0 if this replica has only a placeholder row."""
+        return tf.cast(self.local_rows > 0, dtype)
+
+
+@dataclass(frozen=True)
+class LossReduction:
+    """How losses that Keras reduces are made means over the global batch.
+
+    Attributes
+    ----------
+    known_sums
+        Losses of ``add_loss()`` that are sums over the rows, and that the caller rescales.
+    divisors
+        Gets the replica's divisor of a loss, which is not rescaled then; None to rescale it.
+    """
+
+    known_sums: Sequence[Any] = ()
+    divisors: list[tf.Tensor] | None = None
+
+
+@dataclass(frozen=True)
+class StepContext:
+    """What is known of the step that is traced in this thread.
+
+    Attributes
+    ----------
+    rows
+        The rows of the replica; None outside of a step.
+    timer
+        Takes the time of the exchange of gradients.
+    in_xla
+        Whether XLA compiles what is traced, and so cannot exchange anything.
+    losses
+        How losses are reduced; None to leave them as Keras has them.
+    reduce_gradients
+        Is given gradients and their variables by an optimizer, and returns those of the global
+        batch; None where the optimizer is given these.
+    weighs_gradients
+        Whether gradients are multiplied by the replica's fraction of the rows before they are
+        summed, so that the loss is not.
+    """
+
+    rows: StepRows | None = None
+    timer: StepTimer | None = None
+    in_xla: bool = False
+    losses: LossReduction | None = None
+    reduce_gradients: Callable[[list[Any], list[Any] | None], list[Any]] | None = None
+    weighs_gradients: bool = False
+
+
+_NO_STEP = StepContext()
+_thread = threading.local()
+
+
+def current() -> StepContext:
+    """Return the context of this thread."""
+    return getattr(_thread, "context", _NO_STEP)
+
+
+@contextmanager
+def extended(**changes: Any) -> Iterator[None]:
+    """Change some attributes of this thread's context in here."""
+    before = current()
+    _thread.context = replace(before, **changes)
+    try:
+        yield
+    finally:
+        _thread.context = before

@@ -1,0 +1,305 @@
+"""The compiled functions of a model: executions of several steps, and the results of its metrics.
+
+The moving statistics of batch normalization differ between replicas until they are read, and are
+averaged then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from distlaunch_trainer.input.batches import BatchForm
+from distlaunch_trainer.keras_compat import keras_optimizers, keras_random
+from distlaunch_trainer.keras_compat.keras_optimizers import use_cross_replica_cond
+
+from .custom_steps import TrainStep
+from .evaluation_step import EvaluationStep
+from .model_replicas import ModelReplicas
+from .replica_metrics import StepLogs
+from .step_timing import host_variable
+from .training_step import TrainingStep
+
+MAX_SKIPPED = 50
+"""Updates in a row that may be skipped with loss scaling: it halves the scale at each, and one of
+2**-35 of that at the start helps no gradient."""
+
+
+class Execution(NamedTuple):
+    """The results of several training steps that were executed together, as scalars and vectors.
+
+    Attributes
+    ----------
+    loss
+        The last step's loss over all replicas.
+    not_finite
+        The first step whose loss was not finite, from 0, or -1. With loss scaling the first one
+        that ends `MAX_SKIPPED` steps without an update.
+    steps
+        The number of steps; 0 if a task signaled to stop.
+    rows
+        The rows of all steps over all replicas.
+    signals
+        The control signals, summed over the replicas (shape [3]).
+    other_logs
+        The logs of the last step that are no metrics (shape [n]).
+    """
+
+    loss: tf.Tensor
+    not_finite: tf.Tensor
+    steps: tf.Tensor
+    rows: tf.Tensor
+    signals: tf.Tensor
+    other_logs: tf.Tensor
+
+
+class StepFunctions:
+    """The compiled functions of a model.
+
+    Parameters
+    ----------
+    model
+        A compiled Keras model, built in the strategy's scope.
+    strategy
+        The strategy that it was built in.
+    synchronize
+        Whether all batch normalizations take their statistics from all replicas.
+    train_step
+        The user's function that trains on the rows of a replica, in place of the compiled loss.
+    record_examples
+        Called with the numbers of the examples of each step and replica, for an audit.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        strategy: tf.distribute.Strategy,
+        *,
+        synchronize: bool = False,
+        train_step: TrainStep | None = None,
+        record_examples: Callable[[np.ndarray], None] | None = None,
+    ) -> None:
+        self._replicas = ModelReplicas(
+            model,
+            strategy,
+            synchronize=synchronize,
+            train_step=train_step,
+            record_examples=record_examples,
+        )
+        if keras_random.is_same():
+            with strategy.scope():
+                keras_random.global_generator()  # replicas are traced where none can be created
+        keras_optimizers.disable_gradient_aggregation(model.optimizer)
+        use_cross_replica_cond()
+        self._training_step = TrainingStep(self._replicas)
+        self._evaluation_step = EvaluationStep(self._replicas)
+        self.timer = self._replicas.timer
+        self._updates = self._skipped = None
+        if isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer):
+            self._updates = keras_optimizers.schedule_step(model.optimizer)
+            self._last_update, self._skipped = host_variable(0), host_variable(0)
+        self._last_logs: tuple[StepLogs, tf.Tensor] | None = None
+        self.graph: tf.Graph | None = None  # of the training steps that were traced last
+        compiled = partial(tf.function, autograph=False, reduce_retracing=True)
+        self._train_function = self._train if model.run_eagerly else compiled(self._train)
+        self._test_function = self._evaluate if model.run_eagerly else compiled(self._evaluate)
+        self._results_function = tf.function(self._results, autograph=False)
+        self.metric_sums = tf.function(self._metric_sums, autograph=False)
+        self.restore_metrics = self._replicas.metrics.restore
+
+    @property
+    def gathers_rows(self) -> bool:
+        """Whether the replicas exchange rows of sparse gradients; known after the first step.
+
+        An execution must be one step then: TensorFlow fails where a collective has another shape in
+        a later step of it.
+        """
+        return self._training_step.gathers_rows
+
+    @property
+    def metric_variables(self) -> list[Any]:
+        """The variables of the metrics; each replica counts its rows."""
+        return self._replicas.metrics.variables
+
+    def train(
+        self,
+        batches: Any,
+        steps: tf.Tensor,
+        signals: tf.Tensor,
+        *,
+        has_empty_replicas: bool = False,
+        form: BatchForm = "divided",
+    ) -> Execution:
+        """Train some steps on all replicas, or none if a task signals to stop.
+
+        Parameters
+        ----------
+        batches
+            The iterator of the batches, or one batch.
+        steps
+            Number of steps (scalar, int32).
+        signals
+            This task's control signals (shape [3]): whether to end the training and whether to stop
+            the run, both for all tasks if above 0, and a number for the others.
+        has_empty_replicas
+            Whether some replica has no row in some step. Such steps are compiled apart: they copy
+            all statistics and metrics, to restore them where there are no rows.
+        form
+            The form of the batches.
+        """
+        if self._training_step.accumulation is not None:
+            self._training_step.accumulation.share()
+        results = self._train_function(batches, steps, signals, has_empty_replicas, form)
+        return Execution(*results)
+
+    def keep_logs(self, execution: Execution) -> None:
+        """Take the logs that are no metrics from an execution that trained some steps."""
+        self._last_logs = self._training_step.logs, execution.other_logs
+
+    def evaluate(
+        self,
+        batches: Any,
+        steps: tf.Tensor,
+        *,
+        has_empty_replicas: bool,
+        form: BatchForm = "divided",
+    ) -> None:
+        """Evaluate some steps on all replicas; the metrics hold the results.
+
+        Parameters
+        ----------
+        batches
+            The iterator of the batches, or one batch.
+        steps
+            Number of steps (scalar, int32).
+        has_empty_replicas
+            Whether some replica has no row in some step.
+        form
+            The form of the batches.
+        """
+        others = self._test_function(batches, steps, has_empty_replicas, form)
+        self._last_logs = self._evaluation_step.logs, others
+
+    def logs(self) -> dict[str, Any]:
+        """Return the logs of the steps so far: numbers, or arrays if a metric has several."""
+        metrics = self._results_function()
+        logs, others = self._last_logs or (self._training_step.logs, None)
+        merged = dict(metrics) if others is None else logs.merge(metrics, others)
+        results = {name: np.asarray(value, float) for name, value in merged.items()}
+        return {name: v if v.size != 1 else v.item() for name, v in results.items()}
+
+    def synchronize(self) -> None:
+        """Give all replicas the same state, before the model or optimizer is read.
+
+        That is for validation, callbacks and checkpoints. Each replica has moving statistics of its
+        own rows, of which the mean is taken, and may accumulate gradients, which are summed.
+        """
+        if self._replicas.normalizations.moving_statistics:
+            self._replicas.average_statistics()
+        if self._training_step.accumulation is not None:
+            self._training_step.accumulation.all_reduce()
+
+    def _train(
+        self,
+        batches: Any,
+        steps: tf.Tensor,
+        signals: tf.Tensor,
+        has_empty_replicas: bool,
+        form: BatchForm,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        self.graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+        # In the graph, so that no task waits in Python; and first, so that all stop at one step.
+        signals = self._replicas.run(self._replicas.all_reduce, signals)
+        steps = tf.where(tf.reduce_any(signals[:2] > 0), 0, steps)
+
+        get_batch = self._getter(batches, form)
+        first = self.timer.start(steps) if self.timer else tf.constant(0)
+
+        def train(
+            number: tf.Tensor, _: tf.Tensor, not_finite: tf.Tensor, rows: tf.Tensor, __: tf.Tensor
+        ) -> tuple[tf.Tensor, ...]:
+            batch, loss, others = self._timed_step(first + number, get_batch, has_empty_replicas)
+            is_first = tf.logical_and(not_finite < 0, self._is_lost(loss))
+            not_finite = tf.where(is_first, number, not_finite)
+            return number + 1, loss, not_finite, rows + self._replicas.first(batch[2]), others
+
+        loss, rows = tf.constant(0.0), tf.constant(0, tf.int64)
+        loss, not_finite, rows, others = _repeat(train, steps, loss, tf.constant(-1), rows)
+        if self._training_step.has_local_loss:
+            loss, not_finite = self._replicas.run(self._replicas.agree_on_loss, loss, not_finite)
+        return loss, not_finite, steps, rows, signals, others
+
+    def _is_lost(self, loss: tf.Tensor) -> tf.Tensor:
+        """Return whether training a step did not work, and will not."""
+        is_good = tf.math.is_finite(loss)
+        if self._updates is None or self._skipped is None:
+            return ~is_good
+        custom = self._replicas.custom
+        if not (custom.has_train_step or custom.function):  # which may use other optimizers
+            update = tf.cast(self._updates.value, tf.int32)
+            is_good = tf.not_equal(update, self._last_update)
+            self._last_update.assign(update)
+        skipped = tf.where(is_good, 0, self._skipped + 1)
+        self._skipped.assign(skipped)
+        return tf.equal(skipped, MAX_SKIPPED)
+
+    def _timed_step(
+        self, number: tf.Tensor, get_batch: Callable[[], Any], has_empty_replicas: bool
+    ) -> tuple[Any, tf.Tensor, tf.Tensor]:
+        """Train on the next batch; return it, the loss and the other logs."""
+
+        def train(batch: Any) -> tuple[tf.Tensor, tf.Tensor]:
+            return self._training_step(batch, has_empty_replicas)
+
+        if self.timer is None:
+            batch = get_batch()
+            return batch, *train(batch)
+        return self.timer.time_step(number, get_batch, train, self._replicas.strategy.run)
+
+    def _getter(self, batches: Any, form: BatchForm) -> Callable[[], Any]:
+        """Return a function that returns the next batch, divided among the replicas."""
+        self._replicas.has_divided_rows = form == "divided"
+        known = (getattr(batches, name, None) for name in ("get_next", "get_value"))
+        get_next = next(filter(None, known), lambda: batches)
+        if form == "divided":
+            return get_next
+        divide = partial(self._replicas.count_rows, is_whole=form == "whole")
+        return lambda: self._replicas.strategy.run(divide, (get_next(),))
+
+    def _evaluate(
+        self, batches: Any, steps: tf.Tensor, has_empty_replicas: bool, form: BatchForm
+    ) -> tf.Tensor:
+        get_batch = self._getter(batches, form)
+
+        def evaluate(number: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            batch = get_batch()
+            return number + 1, self._replicas.run(self._evaluation_step, batch, has_empty_replicas)
+
+        return _repeat(evaluate, steps)[0]
+
+    def _results(self) -> dict[str, tf.Tensor]:
+        """Return the metrics over all replicas."""
+        return self._replicas.run(self._replicas.metrics.results)
+
+    def _metric_sums(self) -> list[tf.Tensor]:
+        """Return the metric variables, summed over the replicas."""
+        return self._replicas.run(self._replicas.metrics.sums)
+
+
+def _repeat(
+    step: Callable[..., tuple[tf.Tensor, ...]], steps: tf.Tensor, *values: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
+    """Run ``step`` some times on its number, scalars and other logs (shape [n]); return the last.
+
+    As AutoGraph would write the loop, without the tenth of a second that it takes to do so.
+    """
+    others = tf.zeros([0], tf.float64)
+    first = (tf.constant(0), *values, others)
+    shapes = (*(value.shape for value in first[:-1]), tf.TensorShape([None]))
+    _, *last = tf.while_loop(lambda number, *_: number < steps, step, first, shapes)
+    return tuple(last)

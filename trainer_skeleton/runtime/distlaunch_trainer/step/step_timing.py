@@ -1,0 +1,234 @@
+"""Where the time of training steps goes: input, compute, exchange, waiting for the slowest task.
+
+Clocks are read inside the compiled executions, of which Python sees the start and the end only:
+when a step starts, when its batch is there, and before and after gradients are all-reduced. A GPU
+runs behind the CPU that reads the clock, so its shares are less exact.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+
+MODERATE_INPUT, HIGH_INPUT = 0.05, 0.2
+"""Shares of input from which TensorFlow's profiler calls a run moderately or highly input-bound
+(op_stats_to_input_pipeline_analysis.cc)."""
+
+_LEAST_WAITED = 1.0  # seconds of a run below which waiting for input is not worth a hint
+
+_CAPACITY = 4096  # steps of an epoch that are kept, the last ones
+_START, _READY, _EXCHANGE, _END = range(4)
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Seconds of each step on one task (shape [steps])."""
+
+    total: np.ndarray
+    input: np.ndarray
+    exchange: np.ndarray
+
+
+class StepTimer:
+    """Reads the clock in the steps of an execution; used while they are traced, and after them."""
+
+    def __init__(self) -> None:
+        # Of each step: start, batch ready and end in seconds, and the seconds of its exchange.
+        self._rows = host_variable(tf.zeros([_CAPACITY, 4], tf.float64))
+        self._count = host_variable(0)
+        self._exchange = host_variable(0.0, tf.float64)
+        self._thread: int | None = None  # of the replica whose exchange is timed
+
+    def start(self, steps: tf.Tensor) -> tf.Tensor:
+        """Start an execution of some steps (int32); return the number of its first one."""
+        first = self._count.read_value()
+        self._count.assign_add(steps)
+        return first
+
+    def time_step(
+        self,
+        number: tf.Tensor,
+        get_batch: Callable[[], Any],
+        train: Callable[[Any], tuple[tf.Tensor, ...]],
+        run: Callable[[Callable[..., Any], tuple[Any, ...]], Any],
+    ) -> tuple[Any, ...]:
+        """Return the next batch and what ``train`` returns of it, and record the step's times.
+
+        Parameters
+        ----------
+        number
+            That of `start`, and one more for each step of the execution.
+        get_batch, train
+            The step.
+        run
+            Calls a function on each replica with its part of arguments, on the replica's device.
+        """
+        start = tf.timestamp()
+        batch = get_batch()
+        tensors = tf.nest.flatten(batch, expand_composites=True)  # None: an output without targets
+        with tf.control_dependencies([tensor for tensor in tensors if tensor is not None]):
+            ready = tf.timestamp()
+
+        @tf.autograph.experimental.do_not_convert
+        def copy(batch: Any) -> Any:  # otherwise the step may run before the clock
+            with tf.control_dependencies([ready]):
+                return tf.nest.map_structure(lambda v: None if v is None else tf.identity(v), batch)
+
+        batch = run(copy, (batch,))
+        self._thread = None
+        graph = tf.compat.v1.get_default_graph()
+        before = len(graph.get_operations())
+        results = train(batch)
+        # The results are those of the forward pass: the step ends with its updates of variables.
+        updates = [op for op in graph.get_operations()[before:] if op.op_def.is_stateful]
+        with tf.control_dependencies([*results, *updates]):
+            end = tf.timestamp()
+        exchange = tf.constant(0.0, tf.float64)
+        if self._thread is not None:  # the step exchanges gradients, if only at updates
+            exchange = self._exchange.read_value()
+            self._exchange.assign(0.0)
+        row = tf.stack([start, ready, exchange, end])
+        tf.raw_ops.ResourceScatterUpdate(
+            resource=self._rows.handle, indices=number % _CAPACITY, updates=row
+        )
+        return batch, *results
+
+    def time_exchange(self, gradients: Sequence[Any], reduce: Callable[[], list[Any]]) -> list[Any]:
+        """Return sums that ``reduce`` makes of gradients; those of the first replica are timed."""
+        thread = threading.get_ident()
+        if self._thread not in (None, thread):
+            return reduce()
+        self._thread = thread
+        with tf.control_dependencies(_tensors(gradients)):
+            start = tf.timestamp()
+        sums = reduce()
+        with tf.control_dependencies([start, *_tensors(sums)]):
+            end = tf.timestamp()
+        self._exchange.assign_add(end - start)
+        return sums
+
+    def take(self) -> StepTimes:
+        """Return the times of the steps since the last call, or of the last 4,096 of them."""
+        count = int(self._count.numpy())
+        rows = self._rows.numpy()
+        first = max(0, count - _CAPACITY)
+        rows = rows[np.arange(first, count) % _CAPACITY]
+        self._count.assign(0)
+        return StepTimes(
+            rows[:, _END] - rows[:, _START],
+            np.maximum(rows[:, _READY] - rows[:, _START], 0.0),
+            np.maximum(rows[:, _EXCHANGE], 0.0),
+        )
+
+
+def has_clock() -> bool:
+    """Return whether TensorFlow allows to read the clock; not after ``enable_op_determinism()``."""
+    try:
+        tf.timestamp()
+    except tf.errors.FailedPreconditionError:
+        return False
+    return True
+
+
+def timing_of_steps(times: Mapping[str, StepTimes]) -> dict[str, Any] | None:
+    """Return where the time of steps went, in mean seconds per step; None without steps.
+
+    Parameters
+    ----------
+    times
+        The times of the same steps on each task, by its name.
+
+    Returns
+    -------
+    dict
+        ``steps``, and over all tasks and in ``tasks`` for each: ``total``, ``input`` (waiting for
+        the batch), ``exchange`` (the all-reduce of the task that came last to it), ``wait`` (for
+        that task, in the all-reduce) and ``compute``, the rest. ``slowest`` has the share of steps
+        in which a task came last.
+    """
+    steps = min(len(each.total) for each in times.values())
+    if not steps:
+        return None
+    exchange = np.stack([each.exchange[-steps:] for each in times.values()])
+    shortest = exchange.min(axis=0)  # all end at the same time
+    last = np.argmin(exchange, axis=0)
+    tasks = {}
+    for name, each in times.items():
+        total, waited = each.total[-steps:].mean(), each.input[-steps:].mean()
+        exchanged, mean = each.exchange[-steps:].mean(), shortest.mean()
+        parts = {"total": total, "input": waited, "compute": max(total - waited - exchanged, 0.0)}
+        tasks[name] = _rounded(parts | {"exchange": mean, "wait": exchanged - mean})
+    shares = {name: float((last == n).mean()) for n, name in enumerate(times)}
+    return {
+        "steps": steps,
+        **_mean_of(list(tasks.values()), [1] * len(tasks)),
+        "slowest": {name: round(share, 3) for name, share in shares.items() if len(times) > 1},
+        "tasks": tasks,
+    }
+
+
+def mean_timing(timings: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the timing over several epochs; None if there is none."""
+    if not timings:
+        return None
+    steps = [timing["steps"] for timing in timings]
+    mean: Callable[[str], dict[str, float]] = lambda key: _mean_of([t[key] for t in timings], steps)  # noqa: E731
+    tasks = {
+        name: _mean_of([timing["tasks"][name] for timing in timings], steps)
+        for name in timings[0]["tasks"]
+    }
+    return {
+        "steps": sum(steps),
+        **_mean_of(timings, steps),
+        "slowest": mean("slowest"),
+        "tasks": tasks,
+    }
+
+
+def input_hint(timing: Mapping[str, Any] | None) -> str | None:
+    """Return what to do if a run's steps wait for input; None if they do not, or for short runs."""
+    if not timing or timing["input"] * timing["steps"] < _LEAST_WAITED:
+        return None
+    share = timing["input"] / timing["total"]
+    if share < MODERATE_INPUT:
+        return None
+    degree = "highly" if share >= HIGH_INPUT else "moderately"
+    return (
+        f"input: {share:.0%}".replace("%", " %") + f" of each step is waiting for data, the run is "
+        f"{degree} input-bound: try --cache, --parallel-calls or --parallel-reads"
+    )
+
+
+def _mean_of(parts: Sequence[Mapping[str, Any]], weights: Sequence[int]) -> dict[str, float]:
+    """Return weighted means of the numbers of dicts with the same keys."""
+    names = [name for name, value in parts[0].items() if isinstance(value, float)]
+    return _rounded(
+        {n: float(np.average([part[n] for part in parts], weights=weights)) for n in names}
+    )
+
+
+def _rounded(parts: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(float(value), 9) for name, value in parts.items()}
+
+
+def time_exchange(
+    timer: StepTimer | None, gradients: Sequence[Any], reduce: Callable[[], list[Any]]
+) -> list[Any]:
+    """Return ``reduce()``, the sums of gradients, and have the step's timer take its time."""
+    return timer.time_exchange(gradients, reduce) if timer else reduce()
+
+
+def _tensors(values: Sequence[Any]) -> list[tf.Tensor]:
+    return tf.nest.flatten(list(values), expand_composites=True)
+
+
+def host_variable(value: Any, dtype: tf.DType | None = None) -> tf.Variable:
+    """Return a variable on the CPU that no strategy distributes, also within its scope."""
+    with tf.device("CPU:0"):
+        return ResourceVariable(value, trainable=False, dtype=dtype)

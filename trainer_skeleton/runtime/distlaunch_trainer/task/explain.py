@@ -1,0 +1,315 @@
+"""Errors of a run in one line, with the location in the user's code."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import tensorflow as tf
+
+from distlaunch_trainer.errors import (
+    DataError,
+    ModelError,
+    TrainerError,
+    TrainingStopped,
+    summarize,
+)
+
+_PEERS_FIRST_SECONDS = 5.0
+_LOST_PEER = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
+_PACKAGE = Path(__file__).parents[1]
+_INSTALLED = {"site-packages", "dist-packages"}
+# In the message of a graph error if reading or parsing the data failed. A name with a number at the
+# end, IteratorGetNext/_23, is an edge to an operation of the step.
+_INPUT_NODE = re.compile(r"\[\[[^\]\n]*IteratorGetNext\w*(?:\}\})?\]\]")
+_FAILED_NODE = re.compile(r"Detected at node (?:while/)?(\S+) defined at")
+# Of tf.debugging.enable_check_numerics.
+_BAD_NUMBER = re.compile(
+    r'Detected Infinity or NaN in output \d+ of (?:graph|eagerly-executing) op "(?P<operation>\w+)"'
+    r"(?:.*Tensor had (?P<values>[^\n]+?) values)?",
+    re.DOTALL,
+)
+_CHECK_NODE = re.compile(r"node (?:while/)?(\S+?)/CheckNumericsV2")
+# Of tf.debugging.assert_...: its message, condition and values, each in brackets.
+_ASSERTION = re.compile(r"assertion failed: (\[.*\])")
+_BRACKETS = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]")
+_NODE_NAME = re.compile(r"\s*\(\S+:\d+\)")
+# Of the sparse categorical cross-entropy.
+_LABEL = re.compile(r"label value of (-?\d+) which is outside the valid range of \[0, (\d+)\)")
+_OUT_OF_MEMORY = re.compile(r"\bOOM\b|[Oo]ut of memory")
+_TOO_LARGE = re.compile(
+    r"OOM when allocating tensor with shape(\[[\d,]*\]) and type (\w+) on \S*device:(\w+:\d+)"
+)
+
+
+def from_user(name: str, function: Callable[[], Any]) -> Any:
+    """Return the result of a function of the user."""
+    with user_code(f"{name} failed"):
+        return function()
+
+
+@contextlib.contextmanager
+def user_code(action: str) -> Iterator[None]:
+    """Turn an error of the user's code into one line with its location.
+
+    Raises
+    ------
+    ModelError
+        In place of every exception but a ``TrainerError`` and the loss of a peer.
+    """
+    try:
+        yield
+    except TrainerError:
+        raise
+    except Exception as error:
+        # The user's variables are agreed on by all tasks as they are made.
+        if _is_lost_peer(error):
+            raise
+        raise ModelError(f"{action}: {_reason(error)}") from error
+
+
+@contextlib.contextmanager
+def model_build() -> Iterator[None]:
+    """Turn an error of Keras while it builds a compiled model for the data into one line.
+
+    Raises
+    ------
+    ModelError
+        It names ``compile()`` for an argument of it that is not valid: Keras reads losses and
+        metrics only as it builds the model.
+    """
+    with user_code("the model does not take what trainer/data.py gives"):
+        try:
+            yield
+        except Exception as error:
+            if not _is_of_compile(error):
+                raise
+            raise ModelError(
+                f"an argument of model.compile() in trainer/model.py is not valid: {_reason(error)}"
+            ) from error
+
+
+def _is_of_compile(error: Exception) -> bool:
+    """Return whether Keras was building the losses and metrics given to ``compile()``."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return any(f.name == "build" and Path(f.filename).name == "compile_utils.py" for f in frames)
+
+
+def final_message(error: Exception) -> str:
+    """Return a line for an exception that ends the run and has not been reported yet.
+
+    Where another task's end is the cause, this one waits a little, so that the task that caused it
+    is the first to end.
+    """
+    if _is_lost_peer(error):
+        time.sleep(_PEERS_FIRST_SECONDS)
+        return "this task lost its peers: another task ended"
+    if _user_location(error):
+        return _reason(error)
+    return f"unexpected {_reason(error)}; --debug shows where it comes from"
+
+
+@contextlib.contextmanager
+def step_errors(
+    bad_record: Callable[[], str | None], where: Callable[[], str] | None = None
+) -> Iterator[None]:
+    """Turn TensorFlow's error of a step into one line: the bad record, or the reason and location.
+
+    Parameters
+    ----------
+    bad_record
+        Searches all data of this task for a record that cannot be read or parsed. Called only if
+        reading or parsing failed.
+    where
+        Returns the task and the step, for the message.
+
+    Raises
+    ------
+    DataError
+        If there is such a record.
+    TrainerError
+        In place of every other error of TensorFlow's, but the loss of a peer.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if _is_lost_peer(error):
+            raise
+        step = where() if where else "a step"
+        if _is_out_of_memory(error):
+            raise TrainerError(f"{step} failed: {_out_of_memory(error)}") from error
+        if not _is_of_input(error):
+            raise TrainerError(f"{step} failed: {_reason(error)}") from error
+        if problem := bad_record():
+            raise DataError(problem) from error
+        reading = f"{step}: reading the data" if where else "reading the data"
+        raise TrainerError(f"{reading} failed: {_reason(error)}") from error
+
+
+def _is_lost_peer(error: Exception) -> bool:
+    """Return whether a collective has failed; Cloud Storage's failures come as the same types."""
+    text = str(error)
+    if "HTTP request" in text:
+        return False
+    return isinstance(error, _LOST_PEER) or "Collective ops is aborted" in text
+
+
+def _is_out_of_memory(error: tf.errors.OpError) -> bool:
+    # A full disk is a ResourceExhaustedError too.
+    is_exhausted = isinstance(error, tf.errors.ResourceExhaustedError)
+    return is_exhausted and bool(_OUT_OF_MEMORY.search(str(error)))
+
+
+def _is_of_input(error: tf.errors.OpError) -> bool:
+    """Return whether reading or parsing the data failed."""
+    return isinstance(error, tf.errors.DataLossError) or bool(_INPUT_NODE.search(str(error)))
+
+
+@contextlib.contextmanager
+def script_errors(remedy: Callable[[BaseException], str]) -> Iterator[None]:
+    """Turn an error that ends the user's script into one line with the script's file and line.
+
+    Parameters
+    ----------
+    remedy
+        Returns how to fix an error, "" where that is not known.
+
+    Raises
+    ------
+    TrainerError
+        In place of every exception but ``TrainingStopped`` and the loss of a peer.
+    """
+    project = Path.cwd()  # which the script may leave
+    try:
+        yield
+    except TrainingStopped:
+        raise
+    except Exception as error:
+        if _is_lost_peer(error):
+            raise
+        location = _location(error, project, is_script=True)
+        if isinstance(error, TrainerError):
+            is_named = location.strip(" ()") in str(error)
+            raise type(error)(f"{error}{'' if is_named else location}") from error
+        way_out = remedy(error)
+        raise TrainerError(
+            f"{_reason(error, location)}{': ' if way_out else ''}{way_out}"
+        ) from error
+
+
+def _reason(error: BaseException, location: str | None = None) -> str:
+    location = _user_location(error) if location is None else location
+    if isinstance(error, tf.errors.OperatorNotAllowedInGraphError):
+        return (
+            f"{summarize(error).partition('. ')[0]}: use TensorFlow's operations, or define the "
+            f"function with def in a file, so that AutoGraph converts it{location}"
+        )
+    if isinstance(error, SyntaxError):
+        name = error.filename or "?"
+        path = project_path(name) or name
+        return f"{type(error).__name__}: {error.msg} ({path}, line {error.lineno})"
+    text = str(error)
+    if match := _BAD_NUMBER.search(text):
+        output, node = _CHECK_NODE.search(text), match["operation"]
+        name = output[1] if output else node
+        what = match["values"] or "Infinity or NaN"
+        return f"{what} in the output of {node} ({name}){location}"
+    location = location or _operation(error)
+    if match := _ASSERTION.search(summarize(error)):
+        parts = (_NODE_NAME.sub("", part).strip() for part in _BRACKETS.findall(match[1]))
+        return f"assertion failed: {_joined(parts)}{location}"
+    if match := _LABEL.search(text):
+        label, outputs = match.groups()
+        return (
+            f"the label {label} has no output: the model has {outputs}, for the labels 0 to "
+            f"{int(outputs) - 1}{location}: change the last layer, or the labels"
+        )
+    return f"{type(error).__name__}: {summarize(error)}{location}"
+
+
+def _joined(parts: Iterable[str]) -> str:
+    """Return the parts of a failed assertion's message: ``x = 3; y = 2``."""
+    text = "; ".join(part for part in parts if part)
+    return text.replace("=; ", "= ").replace(":; ", ": ")
+
+
+def _out_of_memory(error: tf.errors.OpError) -> str:
+    reason = f"out of memory: {summarize(error)}"
+    if match := _TOO_LARGE.search(str(error)):
+        shape, dtype, device = match.groups()
+        reason = f"out of memory on {device}: no room for a tensor of shape {shape}, type {dtype}"
+    return (
+        f"{reason}{_user_location(error) or _operation(error)}: use a smaller --batch-size or "
+        f"--global-batch-size, or a smaller batch() if training() returns a tf.data.Dataset"
+    )
+
+
+def _operation(error: BaseException) -> str:
+    """Return the operation of a compiled function that failed, unless it only reads the data."""
+    node = _FAILED_NODE.search(str(error))
+    return f" (op {node[1]})" if node and "IteratorGetNext" not in node[1] else ""
+
+
+def _user_location(error: BaseException) -> str:
+    """Return the innermost location of the error in the project's files."""
+    return _location(error, Path.cwd(), is_script=False)
+
+
+def _location(error: BaseException, project: Path, *, is_script: bool) -> str:
+    """Return the innermost location of the error in a project's files.
+
+    What the package raises where the user's code calls it, is an error of a script's line.
+    """
+    trace = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
+    # The locations of a traced function are in the message.
+    traced = re.findall(r'File "([^"\n]+)", line (\d+)', str(error))
+    for name, line in reversed(trace + traced):
+        if Path(name).is_relative_to(_PACKAGE):
+            if is_script:
+                continue
+            return ""  # what called the package is not at fault
+        if path := project_path(name, project):
+            return f" ({path}, line {line})"
+    return ""
+
+
+def user_location(frame: FrameType | None) -> str | None:
+    """Return the innermost line of the project that a thread runs, None if the package called it.
+
+    Parameters
+    ----------
+    frame
+        The thread's innermost frame.
+    """
+    while frame is not None and not Path(frame.f_code.co_filename).is_relative_to(_PACKAGE):
+        if path := project_path(frame.f_code.co_filename):
+            return f"{path}, line {frame.f_lineno}"
+        frame = frame.f_back
+    return None
+
+
+def script_location(frame: FrameType | None) -> str | None:
+    """Return the innermost line of the project among a frame and its callers, None if none is."""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not Path(name).is_relative_to(_PACKAGE) and (path := project_path(name)):
+            return f"{path}, line {frame.f_lineno}"
+        frame = frame.f_back
+    return None
+
+
+def project_path(name: str, project: Path | None = None) -> Path | None:
+    """Return a file's path below the project's folder, None for files of installed packages."""
+    path, project = Path(name), project or Path.cwd()
+    if name.startswith("<"):  # of Python itself, or of no file
+        return None
+    path = path if path.is_absolute() else project / path
+    if not path.is_relative_to(project) or _INSTALLED & set(path.parts):
+        return None
+    return path.relative_to(project)

@@ -1,0 +1,98 @@
+"""The state of a training run: its options, which stay the same, and how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What stays the same when a run resumes.
+
+    Attributes
+    ----------
+    examples, global_batch, shards, seed, shuffle, steps_per_epoch
+        The order of the data.
+    precision
+        The value of ``--precision``.
+    learning_rate
+        The value of ``--learning-rate``, if one was given.
+    shard_policy
+        The value of ``--shard-policy``.
+    rate_options
+        The options of the learning rate, if any is set.
+    schedules
+        The learning-rate schedules by the optimizer's name, if the options make some.
+    """
+
+    examples: int
+    global_batch: int
+    shards: int
+    seed: int
+    shuffle: int
+    steps_per_epoch: int
+    precision: str
+    learning_rate: float | None = None
+    shard_policy: str = "data"
+    rate_options: dict[str, Any] | None = None
+    schedules: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is.
+
+    Attributes
+    ----------
+    step
+        Steps done, of all epochs.
+    history
+        The records of the epochs done.
+    stopped
+        Whether a callback has ended the training.
+    callbacks
+        The state of the callbacks; its arrays are among the checkpoint's values.
+    begun
+        The hooks that callbacks have begun the training, the epoch or the batch with, such as
+        ``on_epoch_begin``, and the learning rates before each, by the optimizer's name.
+    epoch_step, epoch_examples, epoch_seconds
+        Of the epoch that is not done: the step before its first one, its examples so far, and the
+        seconds that they took.
+    position
+        What the reader of the data needs to continue, beside the number of steps.
+    """
+
+    step: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    stopped: bool = False
+    callbacks: list[Any] = field(default_factory=list)
+    begun: dict[str, dict[str, float]] = field(default_factory=dict)
+    epoch_step: int = 0
+    epoch_examples: int = 0
+    epoch_seconds: float = 0.0
+    position: list[int | None] = field(default_factory=list)
+
+    def with_epoch(self, record: dict[str, Any]) -> Progress:
+        """Return the progress with the record of another epoch that is done."""
+        return replace(
+            self,
+            history=[*self.history, record],
+            epoch_step=self.step,
+            epoch_examples=0,
+            epoch_seconds=0.0,
+        )
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """The options of a run, and how far it is."""
+
+    options: RunOptions
+    progress: Progress
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> TrainingState:
+        """Return the state that `asdict` has made a dict of."""
+        return cls(RunOptions(**stored["options"]), Progress(**stored["progress"]))
