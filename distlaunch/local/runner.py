@@ -14,7 +14,7 @@ from distlaunch.local.attempt import Attempt
 from distlaunch.local.host_resources import has_cpu_tensorflow, share_out, this_machine
 from distlaunch.local.ports import HOST, HeldPorts, is_taken
 from distlaunch.local.stop_policy import Done, Failure, Stopped
-from distlaunch.local.task_folders import task_folders
+from distlaunch.local.task_folders import collect_files, task_folders
 from distlaunch.local.task_plan import PEER_TIMEOUT, common_environment, plan_task
 from distlaunch.stop_signals import StopSignals
 
@@ -61,6 +61,7 @@ class Runner:
         self._restarts = 0
         self._new_ports_left = _NEW_PORTS
         self._has_cluster = False
+        self._folders: dict[Task, Path] = {}
 
     def run(self) -> Outcome:
         """Run the job and return how it ended.
@@ -77,6 +78,8 @@ class Runner:
             raise DistlaunchError(
                 "too many open files for so many tasks; allow more with 'ulimit -n' or start fewer"
             ) from None
+        views = {*self._folders.values()} - {self._spec.work_dir}
+        collect_files(sorted(views), self._spec.work_dir)
         if self._faults:
             self._notify(f"fault not triggered: {', '.join(map(str, self._faults))}", "warning")
         return outcome
@@ -146,14 +149,14 @@ class Runner:
 
     def _plans(self, folder: AttemptFolder, ports: tuple[int, ...]) -> dict[Task, TaskPlan]:
         addresses = {task: f"{HOST}:{port}" for task, port in zip(self._tasks, ports, strict=True)}
-        folders = task_folders(self._spec, self._tasks)
+        self._folders = task_folders(self._spec, self._tasks)
         return {
             task: plan_task(
                 self._env,
                 self._spec,
                 task,
                 share,
-                work_dir=folders[task],
+                work_dir=self._folders[task],
                 addresses=addresses,
                 attempt=folder,
                 restarts=self._restarts,

@@ -55,6 +55,21 @@ def task_folders(spec: RunSpec, tasks: Iterable[Task]) -> dict[Task, Path]:
     return folders
 
 
+def collect_files(folders: Iterable[Path], project: Path) -> None:
+    """Copy into the project what tasks have written under names that it does not have.
+
+    Such as a file of each task, with its number in the name. All is kept in the tasks' folders.
+    """
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            copy = project / path.relative_to(folder)
+            is_new = path.is_file() and not path.is_symlink() and not os.path.lexists(copy)
+            if is_new and path.parent.name != "__pycache__":
+                with suppress(OSError):  # the run has ended, and its files are where they were
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(path, copy)
+
+
 def _make_view(source: Path, view: Path) -> None:
     """Make a folder with the files of another: sources as copies, data as links.
 

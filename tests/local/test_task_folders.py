@@ -7,7 +7,7 @@ import pytest
 from distlaunch.errors import DistlaunchError
 from distlaunch.job.model import Cluster, Job, Machine, Pool
 from distlaunch.local.run_plan import RunOptions, plan_run
-from distlaunch.local.task_folders import task_folders
+from distlaunch.local.task_folders import collect_files, task_folders
 
 CLUSTER = Cluster(Pool(Machine("any")))
 SCRIPT = Job("fit", CLUSTER, "distlaunch_trainer.fit", ("train.py",))
@@ -50,6 +50,15 @@ def test_the_chief_has_the_project_and_workers_have_views_of_it(project):
     assert not (project / "lib/new").exists()
     assert (view / "data/large.bin").readlink() == project / "data/large.bin"
     assert (view / "images").readlink() == project / "images"
+
+
+def test_files_of_names_that_the_project_does_not_have_are_copied_into_it(project):
+    view = folders(project)["worker:0"]
+    (view / "lib/rank-1.csv").write_text("mine")
+    (view / "train.py").write_text("changed")
+    collect_files([view], project)
+    assert (project / "lib/rank-1.csv").read_text() == "mine"
+    assert (project / "train.py").read_text() == "train.py"
 
 
 def test_a_restart_begins_with_a_new_view(project):
