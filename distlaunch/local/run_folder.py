@@ -75,7 +75,7 @@ class RunFolder:
 
     def task_folder(self, task: Task) -> Path:
         """Return the working folder of a task that has one of its own."""
-        return self.path / "work" / _stem(task)
+        return self.path / "task-folders" / _stem(task)
 
     @property
     def lock_file(self) -> Path:

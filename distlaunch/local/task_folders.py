@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 _LARGE_FILE = 1 << 20  # bytes from which a file is linked: it is data, and no source
 _MANY_FILES = 1_000  # from which a folder is linked
-_LEFT_OUT = ("pyvenv.cfg", RUN_RECORD)  # in environments of Python, and job folders
+_LEFT_OUT = ("pyvenv.cfg", RUN_RECORD)  # in environments of Python, and in job folders
 
 
 def task_folders(spec: RunSpec, tasks: Iterable[Task]) -> dict[Task, Path]:
-    """Return where each task runs; the views are made anew.
+    """Return where each task runs; views of an earlier attempt are replaced.
 
     DistlaunchError is raised if a view cannot be made.
     """
@@ -46,7 +46,7 @@ def task_folders(spec: RunSpec, tasks: Iterable[Task]) -> dict[Task, Path]:
             try:
                 files.refuse_symlinks(folder, below=spec.folder.path)
                 shutil.rmtree(folder, ignore_errors=True)
-                _make_view(spec.work_dir, folder)
+                _make_view(spec.work_dir, folder, job_folder=spec.folder.path)
             except OSError as problem:
                 raise DistlaunchError(
                     f"{folder}: cannot be made ({os_reason(problem)}); --shared-folder runs all "
@@ -70,7 +70,7 @@ def collect_files(folders: Iterable[Path], project: Path) -> None:
                     shutil.copy2(path, copy)
 
 
-def _make_view(source: Path, view: Path) -> None:
+def _make_view(source: Path, view: Path, *, job_folder: Path) -> None:
     """Make a folder with the files of another: sources as copies, data as links.
 
     What is hidden, environments of Python and job folders are left out.
@@ -79,7 +79,7 @@ def _make_view(source: Path, view: Path) -> None:
     with os.scandir(source) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             path, copy = source / entry.name, view / entry.name
-            if entry.name.startswith(".") or view.is_relative_to(path / "work"):
+            if entry.name.startswith(".") or path == job_folder:
                 continue
             with suppress(FileNotFoundError):  # of another program, which has removed it
                 if entry.is_dir(follow_symlinks=False):
@@ -88,7 +88,7 @@ def _make_view(source: Path, view: Path) -> None:
                     ):
                         continue
                     if not _has_many_files(path):
-                        _make_view(path, copy)
+                        _make_view(path, copy, job_folder=job_folder)
                         continue
                 elif entry.is_file(follow_symlinks=False) and entry.stat().st_size < _LARGE_FILE:
                     shutil.copy2(path, copy)

@@ -40,7 +40,7 @@ def test_the_chief_has_the_project_and_workers_have_views_of_it(project):
     by_task = folders(project)
     assert by_task["chief"] == project
     view = by_task["worker:1"]
-    assert view == project / "runs/one/work/worker-1"
+    assert view == project / "runs/one/task-folders/worker-1"
     names = sorted(path.name for path in view.iterdir())
     assert names == ["broken", "data", "images", "lib", "runs", "train.py"]
     assert not any((view / "runs").iterdir())
@@ -71,8 +71,8 @@ def test_a_restart_begins_with_a_new_view(project):
 def test_a_view_is_not_made_through_a_symlink(project):
     (project / "elsewhere/worker-0").mkdir(parents=True)
     (project / "runs/one").mkdir(parents=True)
-    (project / "runs/one/work").symlink_to(project / "elsewhere")
-    with pytest.raises(DistlaunchError, match=r"work is a symlink"):
+    (project / "runs/one/task-folders").symlink_to(project / "elsewhere")
+    with pytest.raises(DistlaunchError, match=r"task-folders is a symlink"):
         folders(project)
     assert (project / "elsewhere/worker-0").is_dir()
 
