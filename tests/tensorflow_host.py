@@ -31,11 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-# Of OpenBLAS, and of the allocator of pyarrow, which Keras imports by pandas.
-WITHOUT_THREADS = {
-    "OPENBLAS_NUM_THREADS": "1",
-    "JE_ARROW_MALLOC_CONF": "background_thread:false",
-}
 # What takes a command long to import, without threads, which cannot be forked.
 COMMAND_IMPORTS = (
     "click",
@@ -82,10 +77,12 @@ class PythonHost:
 @contextlib.contextmanager
 def running(*imports: str, **environment: str) -> Iterator[PythonHost]:
     """Start the process with its imports, which see these variables; it ends with the block."""
+    from distlaunch.local.host import WITHOUT_THREADS
+
     ours, theirs = _socket_pair()
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, __file__, str(theirs.fileno()), *imports],
+            [sys.executable, __file__, str(theirs.fileno()), ",".join(WITHOUT_THREADS), *imports],
             # A process with threads cannot fork.
             env=os.environ | environment | WITHOUT_THREADS,
             pass_fds=[theirs.fileno()],
@@ -115,11 +112,13 @@ def _receive(control: socket.socket) -> tuple[Any, list[int]]:
     return (json.loads(data) if data else None), files
 
 
-def _serve(control: socket.socket, imports: list[str]) -> Callable[[], None] | None:
+def _serve(
+    control: socket.socket, without_threads: str, imports: list[str]
+) -> Callable[[], None] | None:
     """Fork for every command until the other end is closed; return what a fork is to run."""
     for name in imports:
         importlib.import_module(name)
-    for name in WITHOUT_THREADS:
+    for name in without_threads.split(","):
         del os.environ[name]
     assert threading.active_count() == 1
     gc.freeze()  # at its exit, a fork would take a second to collect what it never used
@@ -259,6 +258,6 @@ class _Host:
 
 
 if __name__ == "__main__":
-    program = _serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])
+    program = _serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2], sys.argv[3:])
     if program:
         program()

@@ -28,7 +28,7 @@ Message = dict[str, Any]
 _PATIENCE = 10.0  # seconds to kill everything in
 _CHUNK = 1 << 16
 _TRAINER = "distlaunch_trainer"  # the package
-_WITHOUT_THREADS = {
+WITHOUT_THREADS = {
     "OPENBLAS_NUM_THREADS": "1",
     # Keras imports pandas where it is installed, and that pyarrow with its allocator.
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
@@ -213,8 +213,8 @@ def _reaped(process: int) -> Iterator[Message]:
 
 def _import_common(work_dirs: set[str]) -> None:
     """Import what tasks use without starting a thread: a process with threads cannot be forked."""
-    before = {name: os.environ.get(name) for name in _WITHOUT_THREADS}
-    os.environ.update(_WITHOUT_THREADS)
+    before = {name: os.environ.get(name) for name in WITHOUT_THREADS}
+    os.environ.update(WITHOUT_THREADS)
     for module in ("tensorflow", "keras"):
         with contextlib.suppress(ModuleNotFoundError):
             __import__(module)

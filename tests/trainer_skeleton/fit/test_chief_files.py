@@ -32,13 +32,19 @@ def work(tmp_path, monkeypatch):
     """A working folder with a link to a file of the project."""
     (tmp_path / "project").mkdir()
     (tmp_path / "project/large.keras").write_text("theirs")
-    folder = tmp_path / "work"
+    folder = tmp_path / "own"
     folder.mkdir()
     (folder / "large.keras").symlink_to(tmp_path / "project/large.keras")
     monkeypatch.chdir(folder)
     # They are replaced for the rest of a process, which here runs other tests.
     monkeypatch.setattr(tf.summary, "create_file_writer", tf.summary.create_file_writer)
     monkeypatch.setattr(tf.saved_model, "save", tf.saved_model.save)
+    for name in ("ModelCheckpoint", "CSVLogger", "TensorBoard"):
+        callback = getattr(keras.callbacks, name)
+        monkeypatch.setattr(callback, "__init__", callback.__init__)
+    monkeypatch.setattr(Model, "save", Model.save)
+    monkeypatch.setattr(Model, "load_weights", Model.load_weights)
+    monkeypatch.setattr(Model, "summary", Model.summary)
     return folder
 
 
@@ -69,13 +75,25 @@ def test_a_folder_of_its_own_has_what_a_task_writes(work):
     assert (work / "new.keras").read_text() == "saved"
 
 
+def test_what_a_task_writes_for_tensorboard_is_discarded(work):
+    """Beside the chief's files, it would be drawn with their curves."""
+    library = SimpleNamespace(
+        Model=Model, callbacks=keras.callbacks, saving=None, models=None, utils=keras.utils
+    )
+    with redirected_writes(library, str(work)):
+        with tf.summary.create_file_writer("logs").as_default():
+            tf.summary.scalar("loss", 1.0, 0)
+        assert keras.callbacks.TensorBoard("logs").log_dir != "logs"
+    assert not (work / "logs").exists()
+
+
 def test_a_linked_file_is_read_and_replaced_but_not_changed(work):
     assert written(str(work), "large.keras") == ("theirs", "saved")
     assert (work.parent / "project/large.keras").read_text() == "theirs"
     assert not (work / "large.keras").is_symlink()
 
 
-@pytest.mark.parametrize("own_folder", [None, "work"])
+@pytest.mark.parametrize("own_folder", [None, "own"])
 def test_in_a_shared_folder_a_task_reads_what_it_has_written_elsewhere(work, own_folder):
     path = str(work.parent / "project/large.keras")
     assert written(own_folder and str(work), path) == ("theirs", "saved")

@@ -31,7 +31,7 @@ from distlaunch_trainer.model.user_model import silence_summary
 def find_own_folder(rendezvous: Rendezvous, *, is_chief: bool) -> str | None:
     """Return the working folder of this task, None if that is the chief's folder too.
 
-    The tasks look for a file that the chief writes: no name of a machine or a disk tells it.
+    The tasks look for a file that the chief writes: names of machines and disks are no evidence.
     """
     marker: Path | None = None
     if is_chief:
@@ -107,12 +107,13 @@ class _Redirection:
             (library.models, "save_model", "filepath"),
             (callbacks.ModelCheckpoint, "__init__", "filepath"),
             (callbacks.CSVLogger, "__init__", "filename"),
-            (callbacks.TensorBoard, "__init__", "log_dir"),
-            (tf.summary, "create_file_writer", "logdir"),
             (tf.saved_model, "save", "export_dir"),
         ):
             if hasattr(owner, name):
                 _replace_argument(owner, name, parameter, self._to_write)
+        # Never read back, and with the chief's they would be the curves of one run.
+        _replace_argument(callbacks.TensorBoard, "__init__", "log_dir", self._to_discard)
+        _replace_argument(tf.summary, "create_file_writer", "logdir", self._to_discard)
         for owner, name in (
             (library.Model, "load_weights"),
             (library.saving, "load_model"),
@@ -132,6 +133,10 @@ class _Redirection:
         if Path(text).is_symlink():
             Path(text).unlink()  # to a file of the project, which this task is not to change
         return path
+
+    def _to_discard(self, path: Any) -> Any:
+        """Return where to write what nothing reads."""
+        return self._temporary(os.fspath(path)) if isinstance(path, (str, os.PathLike)) else path
 
     def _to_read(self, path: Any) -> Any:
         """Return where to read what the script would read from a path."""

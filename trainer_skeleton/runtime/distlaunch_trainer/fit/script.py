@@ -49,6 +49,8 @@ _LEGACY_NOTE = (
     "and clipping are as TensorFlow does them; a stop costs the epoch since its start"
 )
 
+_sessions: list[Session] = []  # of this process, one at most
+
 
 @dataclass(frozen=True)
 class FitOptions:
@@ -164,6 +166,11 @@ def distributed_fit(**options: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def _cluster_session(options: FitOptions, library: ModuleType) -> Iterator[None]:
     """Form the cluster, have ``fit`` in here train on it, and write what it has trained."""
+    if _sessions:
+        raise TrainerError(
+            "fit_script() and distributed_fit() change Keras for the rest of a process, and this "
+            "one has called one of them: call it in a new process"
+        )
     keras_compat.check_version()
     role = role_from(os.environ)
     folders = _absolute(folders_from(options.job_dir, os.environ))
@@ -180,6 +187,7 @@ def _cluster_session(options: FitOptions, library: ModuleType) -> Iterator[None]
     ignore_late_settings(report.warn)
     with StopSignal() as stop:
         session = _session(library, cluster, report, stop, folders=folders, options=options)
+        _sessions.append(session)
         _install(session, library, options)
         own_folder = find_own_folder(session.rendezvous, is_chief=role.is_chief)
         writes = (

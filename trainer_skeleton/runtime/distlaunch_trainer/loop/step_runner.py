@@ -56,7 +56,7 @@ class StepRunner:
     state
         The state of the run, which the steps change.
     watchdog
-        Is told of the steps that have ended.
+        Records that steps have ended.
 
     Attributes
     ----------

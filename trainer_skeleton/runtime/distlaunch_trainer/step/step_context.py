@@ -1,7 +1,7 @@
 """The step of a replica that is traced, for the functions of Keras that are replaced.
 
-Keras gives losses, moments, optimizers and random draws no argument that says what the step is. A
-replica is traced in a thread of its own, and so has a context of its own.
+Keras gives losses, moments, optimizers and random draws no argument for the step. A replica is
+traced in a thread of its own, and so has a context of its own.
 """
 
 from __future__ import annotations

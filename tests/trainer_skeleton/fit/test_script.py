@@ -1,0 +1,35 @@
+"""`fit` of a program that runs already, in one task."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+TWICE = """
+import keras
+import numpy as np
+import distlaunch_trainer
+from distlaunch_trainer.errors import TrainerError
+
+x = np.arange(8.0)[:, None]
+with distlaunch_trainer.distributed_fit(job_dir="job"):
+    model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit(x, x, epochs=2, verbose=0)
+try:
+    distlaunch_trainer.fit_script("train.py")
+except TrainerError as error:
+    print(error)
+"""
+
+
+def test_a_process_trains_once(run_code, tmp_path):
+    result = run_code(TWICE)
+    assert result.code == 0, result.text
+    assert "this one has called one of them: call it in a new process" in result.out
+    summary = json.loads((tmp_path / "job/summary.json").read_text())
+    assert (summary["replicas"], len(summary["epochs"])) == (1, 2)
+    assert (tmp_path / "job/model/model.keras").is_file()
