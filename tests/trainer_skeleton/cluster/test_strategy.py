@@ -62,19 +62,12 @@ def test_what_does_not_fit_is_refused_with_the_reason(role, requested, devices, 
         choose(role, requested, devices)
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("central-storage", "central-storage is refused: .*: use mirrored"),
-        ("default", "default is refused: .*: use one-device"),
-        ("mirored", "no strategy 'mirored'; there are: multi-worker, mirrored, one-device"),
-    ],
-)
-def test_strategies_that_do_not_train_are_refused(capsys, name, reason):
+@pytest.mark.parametrize("name", ["central-storage", "default", "mirored"])
+def test_strategies_that_do_not_train_are_refused(capsys, name):
     with pytest.raises(SystemExit) as refused:
         options.parser().parse_args(["--strategy", name])
     assert refused.value.code == 2
-    assert re.search(reason, capsys.readouterr().err)
+    assert re.search(f"invalid choice: '{name}' .*multi-worker.*mirrored", capsys.readouterr().err)
 
 
 def test_other_strategies_take_no_cross_device_ops():

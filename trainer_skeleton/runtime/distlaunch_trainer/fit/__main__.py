@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from distlaunch_trainer.options import at_least
+from distlaunch_trainer.options import add_option
 from distlaunch_trainer.process import launch
 
 from .program import LEGACY_KERAS, Program
@@ -19,50 +19,21 @@ def parser() -> argparse.ArgumentParser:
         description="Run a script that calls fit() of Keras as one task of TF_CONFIG's cluster.",
         allow_abbrev=False,
     )
-    add = options.add_argument
-    add("--job-dir", help="folder or gs:// URL to write to (from AIP_MODEL_DIR, else ./job)")
-    add(
-        "--resume",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="resume from the checkpoints of the job folder, or remove them",
-    )
-    add(
-        "--allow-cpu",
-        action="store_true",
-        help="train even if TensorFlow sees fewer GPUs than the machine has",
-    )
-    add(
-        "--gpu-memory-growth",
-        action="store_true",
-        help="allocate GPU memory when it is needed instead of all of it at the start",
-    )
-    add(
-        "--checkpoint-every",
-        type=at_least(0),
-        default=0,
-        metavar="STEPS",
-        help="save after so many steps, and at the end of each epoch",
-    )
-    add(
-        "--step-timeout",
-        type=at_least(0),
-        metavar="SECONDS",
+    add_option(options, "job_dir")
+    add_option(options, "resume")
+    add_option(options, "allow_cpu")
+    add_option(options, "gpu_memory_growth")
+    add_option(options, "checkpoint_every")
+    add_option(
+        options,
+        "step_timeout",
         help="time without a finished step after which a task ends; 0 for none (600, 0 for a task "
         "alone)",
     )
-    add(
-        "--sync-batch-norm",
-        action="store_true",
-        help="have all batch normalizations take their statistics from all replicas",
-    )
-    add(
-        "--same-random",
-        action="store_true",
-        help="have layers draw the same random numbers for a row on any number of replicas",
-    )
-    is_default = bool(os.environ.get("DISTLAUNCH_DEBUG"))
-    add("--debug", action="store_true", default=is_default, help="show tracebacks")
+    add_option(options, "sync_batch_norm")
+    add_option(options, "same_random")
+    add_option(options, "debug")
+    add = options.add_argument
     add(
         "-m",
         dest="module",
