@@ -23,7 +23,6 @@ from common import Limit, alternate, options, show, verdict
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "trainer_skeleton/base"))
 from distlaunch_trainer.input.records.record_index import scan
-from distlaunch_trainer.input.records.tfrecord_scanner import masked_crc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +52,7 @@ def main() -> int:
 
 
 def write(path: Path, records: int) -> None:
-    """Write records of noise; the checksums of their data are noise too, as nothing reads them."""
+    """Write records of noise; their checksums are noise too, as nothing reads them."""
     noise = np.random.default_rng(1)
     with path.open("wb") as file:
         for start in range(0, records, AT_ONCE):
@@ -61,16 +60,9 @@ def write(path: Path, records: int) -> None:
             lengths = noise.integers(SHORTEST, LONGEST + 1, count, np.int64)
             ends = np.cumsum(lengths + 16)
             content = np.frombuffer(bytearray(noise.bytes(int(ends[-1]))), np.uint8)
-            content[(ends - lengths - 16)[:, np.newaxis] + np.arange(12)] = headers(lengths)
+            starts = (ends - lengths - 16)[:, np.newaxis]
+            content[starts + np.arange(8)] = lengths.astype("<u8").view(np.uint8).reshape(-1, 8)
             file.write(content)
-
-
-def headers(lengths: np.ndarray) -> np.ndarray:
-    """Return the bytes of each length and of its checksum."""
-    length_bytes = lengths.astype("<u8").view(np.uint8).reshape(-1, 8)
-    by_length = [masked_crc(length.to_bytes(8, "little")) for length in range(LONGEST + 1)]
-    crcs = np.array(by_length, "<u4")[lengths]
-    return np.concatenate([length_bytes, crcs.view(np.uint8).reshape(-1, 4)], axis=1)
 
 
 def speed(way: Callable[[Path], object], path: Path, _: int) -> float:

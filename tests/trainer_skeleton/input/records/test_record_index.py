@@ -3,24 +3,28 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import mmap
 import os
 import struct
 import threading
-from functools import cache
 from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from distlaunch_trainer.errors import DataError, StorageError
 from distlaunch_trainer.input.records import record_index
-from distlaunch_trainer.input.records.record_index import EVERY, index_files, scan
-from distlaunch_trainer.input.records.tfrecord_scanner import RecordScanner, masked_crc
+from distlaunch_trainer.input.records.record_index import (
+    EVERY,
+    index_files,
+    record_offsets,
+    scan,
+)
 
 from ...conftest import write_records  # noqa: TID252
 
@@ -214,13 +218,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         assert str(refused.value).startswith(f"{path} cannot be read: ")
 
 
-checksum = cache(masked_crc)
-
-
 def framed(data: bytes) -> bytes:
-    """A record; nothing looks at the checksum of its data here."""
-    length = struct.pack("<Q", len(data))
-    return length + struct.pack("<I", checksum(length)) + data + b"data"
+    """A record; nothing looks at the checksums here."""
+    return struct.pack("<Q", len(data)) + b"size" + data + b"data"
 
 
 def joined(records: list[bytes]) -> bytes:
@@ -230,39 +230,32 @@ def joined(records: list[bytes]) -> bytes:
 def scan_plainly(content: bytes) -> tuple[int, list[int]]:
     """Find the records one by one."""
     at, starts = 0, []
-    while at + 12 <= len(content):
-        length, crc = struct.unpack_from("<QI", content, at)
-        if checksum(content[at : at + 8]) != crc:
-            raise DataError(
-                f"data is damaged at byte {at} (record {len(starts)}): the length's checksum does "
-                f"not match; write the file again"
-            )
+    while at + 8 <= len(content):
         starts.append(at)
-        at += length + 16
+        at += int.from_bytes(content[at : at + 8], "little") + 16
     if at != len(content):
         raise DataError(
-            f"data is cut off: record {max(len(starts) - 1, 0)} should end at byte "
+            f"data is damaged or cut off: record {max(len(starts) - 1, 0)} should end at byte "
             f"{max(at, len(content) + 1)}, the file ends at {len(content)}; write the file again"
         )
-    return len(starts), starts[::8]
+    return len(starts), starts[::EVERY]
 
 
 def scan_content(content: bytes, reads: list[int]) -> tuple[int, list[int]]:
     """Scan ``content``, of which so many bytes at a time can be read."""
     stream, sizes = io.BytesIO(content), cycle(reads)
-    scanner = RecordScanner("data", 8)
-    scanner.scan_stream(SimpleNamespace(read=lambda _: stream.read(next(sizes))))
-    return scanner.records, scanner.offsets.tolist()
+    count, offsets = record_offsets("data", iter(lambda: stream.read(next(sizes)), b""))
+    return count, offsets.tolist()
 
 
 def scan_mapped(content: bytes) -> tuple[int, list[int]]:
     """Scan a file with the content."""
-    scanner = RecordScanner("data", 8)
     with TemporaryFile() as file:
         file.write(content)
         file.flush()
-        scanner.scan_mapped(file)
-    return scanner.records, scanner.offsets.tolist()
+        mapped = [mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)] if content else []
+        count, offsets = record_offsets("data", mapped)
+    return count, offsets.tolist()
 
 
 def end_of(way, *arguments):
@@ -324,9 +317,24 @@ def test_damaged_files_have_the_same_end(content, reads, data):
     check_end(content[:at], reads)
     check_end(content[at:] + content[:at], reads)
     check_end(with_changed_byte(content, at), reads)
-    _, starts = scan_plainly(content)
-    at = data.draw(st.sampled_from(starts)) + data.draw(st.integers(0, 11))
-    assert "is damaged at byte" in check_end(with_changed_byte(content, at), reads)
+    starts, at = [], 0
+    while at < len(content):
+        starts.append(at)
+        at += struct.unpack_from("<Q", content, at)[0] + 16
+    at = data.draw(st.sampled_from(starts)) + data.draw(st.integers(0, 7))
+    check_end(with_changed_byte(content, at), reads)
+
+
+@pytest.mark.parametrize("byte", range(8))
+def test_a_damaged_length_names_file_and_record(tmp_path, byte):
+    content = write(tmp_path / "data", [noise(50, seed) for seed in range(20)])
+    damaged = with_changed_byte(content, 17 * (50 + 16) + byte)
+    for path in (f"{tmp_path}/data", "ram://bucket/damaged"):
+        with tf.io.gfile.GFile(path, "wb") as file:
+            file.write(damaged)
+        with pytest.raises(DataError) as refused:
+            scan(path, len(damaged), 0)
+        assert str(refused.value).startswith(f"{path} is damaged or cut off: record 1")
 
 
 def with_changed_byte(content: bytes, at: int) -> bytes:

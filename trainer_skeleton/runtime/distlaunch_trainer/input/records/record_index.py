@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import base64
 import gzip
-import io
 import json
+import mmap
 import stat
+import struct
 import zlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -27,11 +28,15 @@ from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.errors import DataError, StorageError
 from distlaunch_trainer.task.storage import is_remote, join, write_whole
 
-from .tfrecord_scanner import RecordScanner
-
 EVERY = 16
 """A byte offset is kept for every record whose number is a multiple of this."""
 
+# A record is its length, the CRC-32C of the length (4 bytes), the data, and their CRC-32C (4)
+# https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
+# TensorFlow compares the checksums when it reads the records.
+_LENGTH = struct.Struct("<Q")
+_FRAME_BYTES = 16  # of a record, around its data
+_BLOCK = 4 << 20
 _SCANNED_AT_ONCE = 16
 _GZIP_RATIO = 10  # of a file with few records, whose unpacked size is not known
 _CACHE_NAME = ".records-index.json"
@@ -242,55 +247,53 @@ def scan(path: str, size: int, changed: int) -> FileIndex:
     Raises
     ------
     DataError
-        If the file is cut off or a length does not match its checksum; names the byte offset.
+        If the file cannot be read, is cut off or has a damaged length.
     """
-    scanner = RecordScanner(path, EVERY)
     try:
         with _open(path) as file:
             compression = "GZIP" if file.read(2) == b"\x1f\x8b" else ""
             file.seek(0)
-            if compression:
-                scanner.scan_stream(gzip.GzipFile(fileobj=file))
-            elif is_remote(path):
-                scanner.scan_stream(file)
-            else:
-                scanner.scan_mapped(file)
+            if compression or is_remote(path):
+                stream = gzip.GzipFile(fileobj=file) if compression else file
+                found = record_offsets(path, iter(lambda: stream.read(_BLOCK), b""))
+            else:  # the data between the lengths are not read
+                mapped = [mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)] if size else []
+                found = record_offsets(path, mapped)
     except tf.errors.OpError as error:
         raise DataError(f"{path} cannot be read: {error.message}") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path} is damaged GZIP: {error}") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
-    return FileIndex(path, size, changed, scanner.records, scanner.offsets, compression)
+    return FileIndex(path, size, changed, *found, compression)
 
 
-def _open(path: str) -> BinaryIO:
-    """Open a file to read it from its beginning to its end."""
+def _open(path: str) -> Any:
     # TensorFlow's own class copies what it reads several times.
-    return _RemoteFile(path) if is_remote(path) else Path(path).open("rb", buffering=0)
+    return tf.io.gfile.GFile(path, "rb") if is_remote(path) else Path(path).open("rb", buffering=0)
 
 
-class _RemoteFile(io.RawIOBase):
-    """A file of a bucket, as what reads into a buffer of the caller's."""
-
-    def __init__(self, path: str) -> None:
-        self._file = tf.io.gfile.GFile(path, "rb")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:
-        data = self._file.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._file.seek(offset, whence)
-        return self._file.tell()
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
+def record_offsets(path: str, blocks: Iterable[bytes | mmap.mmap]) -> tuple[int, array[int]]:
+    """Return the number of records, and the byte offset of every ``EVERY``-th one."""
+    offsets, records = array("q"), 0
+    origin, rest, at = 0, b"", 0  # the first byte in memory, what is left of it, the next record
+    for block in blocks:
+        memory = rest + block if rest else block
+        end = origin + len(memory)
+        while at <= end - _LENGTH.size:
+            if not records % EVERY:
+                offsets.append(at)
+            records += 1
+            at += _LENGTH.unpack_from(memory, at - origin)[0] + _FRAME_BYTES
+        origin = min(at, end)
+        rest = memory[len(memory) - (end - origin) :]
+    size = origin + len(rest)
+    if at != size:
+        raise DataError(
+            f"{path} is damaged or cut off: record {max(records - 1, 0)} should end at byte "
+            f"{max(at, size + 1)}, the file ends at {size}; write the file again"
+        )
+    return records, offsets
 
 
 def _cache_paths(pattern: str, fallback_dir: str) -> list[str]:
