@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from distlaunch_trainer import Csv, ImageFolder, Records, Tfds
 from distlaunch_trainer.errors import DataError
-from distlaunch_trainer.input.examples.example_source import InputOptions
+from distlaunch_trainer.input.examples.example_source import DEFAULT, InputOptions
 from distlaunch_trainer.input.order.pipeline import Order, Pipeline
 from distlaunch_trainer.input.order.plan import BatchPlan
 from distlaunch_trainer.input.records import records
@@ -22,7 +22,6 @@ from ...small_datasets import prepare_tfds, write_image_folder  # noqa: TID252 -
 from ..conftest import write_records  # noqa: TID252
 
 EXAMPLES, BATCH = 53, 7
-DEFAULT = InputOptions()
 IN_MEMORY = InputOptions(cache="memory")
 
 
@@ -81,7 +80,7 @@ def opened(name, folder, cluster, options=DEFAULT):
     with pytest.MonkeyPatch.context() as patch:
         if name.startswith(LARGE):
             patch.setattr(records, "_HELD_BYTES", 0)
-        return examples.open(cluster, str(folder), numbered=True, options=options)
+        return examples.open(cluster, str(folder), replace(options, numbered=True))
 
 
 @pytest.fixture(scope="module")
@@ -135,9 +134,9 @@ def test_a_cache_parses_each_example_once(folder, cluster, tmp_path):
         number = tf.io.decode_raw(record, tf.uint8)[0]
         return tf.ensure_shape(tf.py_function(count, [number], tf.uint8), []), record
 
-    options = InputOptions(cache=str(tmp_path / "cache"))
+    options = InputOptions(cache=str(tmp_path / "cache"), numbered=True)
     source = Records(f"{folder}/packed.gz", parse=parse)
-    items = source.open(cluster, "", numbered=True, options=options)
+    items = source.open(cluster, "", options)
     assert steps_of(items, 1)[:8] == steps_of(items, 2, passes=1)
     assert sorted(parsed) == list(range(EXAMPLES))
 
@@ -159,13 +158,13 @@ def random_flip(record):
 def test_what_cannot_be_cached_is_refused(folder, cluster, monkeypatch):
     random = Records(f"{folder}/packed.gz", parse=random_flip)
     with pytest.raises(DataError, match=r"would repeat the random numbers of trainer/data.py \("):
-        random.open(cluster, "", options=IN_MEMORY)
+        random.open(cluster, "", IN_MEMORY)
     images = ImageFolder(f"{folder}/images", (4, 4))
     with pytest.raises(DataError, match="takes `memory` or a folder of a local disk"):
-        images.open(cluster, "", options=InputOptions(cache="gs://bucket/cache"))
+        images.open(cluster, "", InputOptions(cache="gs://bucket/cache"))
     sizes = {"SC_PAGE_SIZE": 100, "SC_PHYS_PAGES": 100}
     monkeypatch.setattr(
         "distlaunch_trainer.input.examples.example_cache.os", SimpleNamespace(sysconf=sizes.get)
     )
     with pytest.raises(DataError, match=r"takes 0.0 GB in each task, and the machine has 0.0 GB"):
-        images.open(cluster, "", options=IN_MEMORY)
+        images.open(cluster, "", IN_MEMORY)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from distlaunch_trainer.errors import PlanError
 from distlaunch_trainer.input.examples.arrays import Arrays
+from distlaunch_trainer.input.examples.example_source import InputOptions
 from distlaunch_trainer.input.order.pipeline import Order, Pipeline
 from distlaunch_trainer.input.order.plan import BatchPlan, coverage_note
 from distlaunch_trainer.input.records.record_index import EVERY, FileIndex, Index
@@ -176,7 +177,7 @@ def test_every_example_is_trained_on_once_in_a_pass(cluster, plan, pool, data):
     shuffling = Order(seed=pool, shuffle_buffer=pool)
     plan_of_one = BatchPlan(plan.examples, plan.global_batch, 1, plan.shards)
     of_all, of_one = (
-        Pipeline(Arrays(x).open(cluster, "", numbered=True), of_cluster, shuffling)
+        Pipeline(Arrays(x).open(cluster, "", InputOptions(numbered=True)), of_cluster, shuffling)
         for of_cluster in (plan, plan_of_one)
     )
     steps = 2 * plan.steps

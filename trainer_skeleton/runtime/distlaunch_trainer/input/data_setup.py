@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
@@ -68,7 +68,7 @@ class _Setup:
 
     @property
     def input_options(self) -> InputOptions:
-        names = [field.name for field in fields(InputOptions)]
+        names = ("cache", "parallel_reads", "parallel_calls", "prefetch")
         return InputOptions(**{name: getattr(self.settings, name) for name in names})
 
     def report_input(
@@ -220,9 +220,8 @@ def open_evaluation_data(
 
 
 def _open(setup: _Setup, source: Examples, *, numbered: bool = False) -> ExampleSource:
-    items = source.open(
-        setup.cluster, setup.job_dir, numbered=numbered, options=setup.input_options
-    )
+    options = replace(setup.input_options, numbered=numbered)
+    items = source.open(setup.cluster, setup.job_dir, options)
     if note := items.empty_files_note():
         setup.report.warn(note)
     return items

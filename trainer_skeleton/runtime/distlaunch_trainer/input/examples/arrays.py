@@ -20,7 +20,7 @@ from distlaunch_trainer.input.batch_rows import (
 )
 from distlaunch_trainer.input.user_data.same_rows import different_rows, fingerprint
 
-from .example_source import Examples, ExampleSource, InputOptions, class_weighting
+from .example_source import DEFAULT, Examples, ExampleSource, InputOptions, class_weighting
 
 Dataset = tf.data.Dataset
 
@@ -51,12 +51,10 @@ class Arrays(Examples):
         self,
         cluster: Cluster,
         fallback_dir: str,  # noqa: ARG002
-        *,
-        numbered: bool = False,
-        options: InputOptions | None = None,  # noqa: ARG002
+        options: InputOptions = DEFAULT,
     ) -> ArraySource:
         """Check that all arrays have one length, on all tasks."""
-        source = ArraySource(self, numbered=numbered)
+        source = ArraySource(self, options)
         if not cluster.all_equal(source.examples):
             raise DataError(
                 f"the arrays do not have the same length on all tasks ({cluster.role.name} has "
@@ -74,7 +72,7 @@ class ArraySource(ExampleSource):
     item_bytes = 8
     input_options = ()  # as they are in memory
 
-    def __init__(self, arrays: Arrays, *, numbered: bool = False) -> None:
+    def __init__(self, arrays: Arrays, options: InputOptions) -> None:
         parts = [_arrays_in(name, getattr(arrays, name)) for name in ("x", "y", "sample_weight")]
         last = max(n for n, part in enumerate(parts) if part is not None)
         with tf.device("CPU"):  # not the first GPU, where a batch alone has its place
@@ -85,7 +83,7 @@ class ArraySource(ExampleSource):
                 tf.nest.flatten(tensors_in(tensors), expand_composites=True)
             )
             lengths = {int(count_rows(tensor)) for tensor in tensors_in(tensors)}
-        self.numbered = numbered
+        self.options = options
         if len(lengths) > 1:
             raise DataError(f"the arrays differ in length: {sorted(lengths)}: see trainer/data.py")
         self.examples = lengths.pop()
@@ -94,7 +92,7 @@ class ArraySource(ExampleSource):
     def examples_of(self, batch: tf.Tensor) -> Any:
         """Return the examples of a batch, with their numbers if these are requested."""
         data = self._weigh(map_tensors(lambda read: read(batch), self._readers))
-        return (data, batch) if self.numbered else data
+        return (data, batch) if self.options.numbered else data
 
     def describe(self) -> dict[str, Any]:
         """Return what ``summary.json`` records of the data, besides the number of examples."""

@@ -15,7 +15,7 @@ from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.errors import DataError, summarize
 
 from .arrays import Arrays, ArraySource
-from .example_source import Examples, InputOptions
+from .example_source import DEFAULT, Examples, InputOptions
 
 _MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "NULL"})
 _TYPES = ("int64", "float32", "string")
@@ -77,12 +77,7 @@ class Csv(Examples):
         return self._arrays(_read_table(self.pattern, self.delimiter))
 
     def open(
-        self,
-        cluster: Cluster,
-        fallback_dir: str,
-        *,
-        numbered: bool = False,
-        options: InputOptions | None = None,
+        self, cluster: Cluster, fallback_dir: str, options: InputOptions = DEFAULT
     ) -> ArraySource:
         """Read the files, and check that all tasks see the same; a collective."""
         table = _read_table(self.pattern, self.delimiter)
@@ -91,7 +86,7 @@ class Csv(Examples):
                 f"the tasks see different files for {self.pattern} ({cluster.role.name} has "
                 f"{len(table.rows):,} rows): put them where all tasks read the same, such as gs://"
             )
-        source = self._arrays(table).open(cluster, fallback_dir, numbered=numbered, options=options)
+        source = self._arrays(table).open(cluster, fallback_dir, options)
         source.facts = {"kind": "csv", "pattern": self.pattern}
         return source
 

@@ -30,12 +30,15 @@ class InputOptions:
         Examples parsed at once per replica; None to let TensorFlow choose.
     prefetch
         Batches made ahead per task; None to let TensorFlow choose.
+    numbered
+        Whether batches come with the numbers of their examples, for an audit.
     """
 
     cache: str | None = None
     parallel_reads: int | None = None
     parallel_calls: int | None = None
     prefetch: int | None = None
+    numbered: bool = False
 
     def without_effect(self, effective: Collection[str]) -> str | None:
         """Return the flag of an option that is set and has no effect, if there is one."""
@@ -67,17 +70,15 @@ class InputOptions:
         return tf.data.AUTOTUNE if self.prefetch is None else self.prefetch
 
 
+DEFAULT = InputOptions()
+
+
 class Examples(ABC):
     """Examples as a user's function returns them: Records, Arrays and the like."""
 
     @abstractmethod
     def open(
-        self,
-        cluster: Cluster,
-        fallback_dir: str,
-        *,
-        numbered: bool = False,
-        options: InputOptions | None = None,
+        self, cluster: Cluster, fallback_dir: str, options: InputOptions = DEFAULT
     ) -> ExampleSource:
         """Return the examples to read; a collective.
 
@@ -87,8 +88,6 @@ class Examples(ABC):
             The tasks.
         fallback_dir
             Where an index is kept that cannot be written beside the data.
-        numbered
-            Whether batches come with the numbers of their examples, for an audit.
         options
             How to read.
 
@@ -110,8 +109,8 @@ class ExampleSource(ABC):
         The type of an item: a structure of ``tf.TensorSpec``.
     item_bytes
         Bytes of an item in memory, on average.
-    numbered
-        Whether batches come with the numbers of their examples, for an audit.
+    options
+        How the examples are read.
     index_bytes, data_bytes
         Bytes read to index the data, and of all data; 0 if unknown.
     reads_at_once
@@ -121,8 +120,6 @@ class ExampleSource(ABC):
         `read_ranges`.
     is_compressed
         Whether a file can only be read from its beginning.
-    options
-        How the examples are read.
     input_options
         Which of the options have an effect, besides `InputOptions.prefetch`.
     """
@@ -130,12 +127,11 @@ class ExampleSource(ABC):
     examples: int
     item_spec: Any
     item_bytes: int
-    numbered: bool
+    options: InputOptions
     index_bytes = data_bytes = 0
     reads_at_once = 0
     by_number = True
     is_compressed = False
-    options = InputOptions()
     input_options: tuple[str, ...] = ("cache", "parallel_reads", "parallel_calls")
 
     def items_at(self, numbers: tf.Tensor) -> Any:

@@ -17,7 +17,7 @@ from distlaunch_trainer.errors import DataError, summarize
 from distlaunch_trainer.task.storage import join
 
 from .example_parser import ExampleParser
-from .example_source import Examples, ExampleSource, InputOptions, class_weighting
+from .example_source import DEFAULT, Examples, ExampleSource, InputOptions, class_weighting
 
 Dataset = tf.data.Dataset
 
@@ -93,9 +93,7 @@ class ImageFolder(Examples):
         self,
         cluster: Cluster,
         fallback_dir: str,  # noqa: ARG002
-        *,
-        numbered: bool = False,
-        options: InputOptions | None = None,
+        options: InputOptions = DEFAULT,
     ) -> ImageSource:
         """List the images, and check that all tasks see the same; a collective."""
         names, paths, labels = self._list()
@@ -111,8 +109,7 @@ class ImageFolder(Examples):
             names,
             [paths[number] for number in chosen],
             labels[chosen],
-            numbered=numbered,
-            options=options or InputOptions(),
+            options=options,
             tasks=cluster.role.num_workers,
         )
 
@@ -194,14 +191,12 @@ class ImageSource(ExampleSource):
         paths: list[str],
         labels: np.ndarray,
         *,
-        numbered: bool,
         options: InputOptions,
         tasks: int,
     ) -> None:
         self._folder = folder
         self._names = names
         self._local_paths = paths
-        self.numbered = numbered
         self.options = options
         self.examples = len(paths)
         self._weigh = class_weighting(folder.class_weight)
@@ -222,11 +217,11 @@ class ImageSource(ExampleSource):
 
     def _parse(self, number: tf.Tensor) -> Any:
         example = self._parser(number, number)
-        return (example, number) if self.numbered else example
+        return (example, number) if self.options.numbered else example
 
     def examples_of(self, batch: Any) -> Any:
         """Return the examples of a batch, with their numbers if these are requested."""
-        if not self.numbered:
+        if not self.options.numbered:
             return self._weigh(batch)
         data, numbers = batch
         return self._weigh(data), numbers

@@ -18,7 +18,7 @@ from distlaunch_trainer.input.records.record_index import Index, index_files
 from distlaunch_trainer.input.records.records import Records, RecordSource
 from distlaunch_trainer.task import messages
 
-from .example_source import Examples, InputOptions
+from .example_source import DEFAULT, Examples, InputOptions
 
 _FILE_FORMAT = "tfrecord"
 
@@ -60,12 +60,7 @@ class Tfds(Examples):
     class_weight: Mapping[int, float] | None = None
 
     def open(
-        self,
-        cluster: Cluster,
-        fallback_dir: str,
-        *,
-        numbered: bool = False,
-        options: InputOptions | None = None,
+        self, cluster: Cluster, fallback_dir: str, options: InputOptions = DEFAULT
     ) -> RecordSource:
         """Prepare the dataset if it is not prepared, and index its files; a collective."""
         builder = self._prepared_builder(_import_tfds(), cluster)
@@ -90,9 +85,8 @@ class Tfds(Examples):
         return _TfdsSource(
             records,
             Index(used, index.bytes_read),
-            numbered=numbered,
-            options=options,
-            tasks=cluster.role.num_workers,
+            options,
+            cluster.role.num_workers,
             facts=facts,
         )
 

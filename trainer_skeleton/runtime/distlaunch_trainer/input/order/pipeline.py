@@ -89,7 +89,7 @@ class Pipeline(Batches):
         batch = self._source.batch(Dataset.from_tensor_slices(none).batch(1), 1)
         examples = batch.enumerate().map(lambda _, data: self._source.examples_of(data))
         spec = examples.element_spec
-        return spec[0] if self._source.numbered else spec
+        return spec[0] if self._source.options.numbered else spec
 
     @tf.autograph.experimental.do_not_convert
     def find_bad_record(self, replicas: range, step: int = 0) -> str | None:
@@ -141,7 +141,7 @@ class Pipeline(Batches):
             number = tf.constant(number, tf.int64)
             order = self._epoch.examples(number) if self._source.by_number else ()
             stream = self._one_pass(number, order, replica, step).concatenate(stream)
-        return stream.map(self._numbers_last) if self._source.numbered else stream
+        return stream.map(self._numbers_last) if self._source.options.numbered else stream
 
     def _one_pass(self, number: tf.Tensor, order: Any, replica: int, step: int = 0) -> Dataset:
         """Return the batches of one pass over the data, from ``step`` on.

@@ -17,6 +17,7 @@ from distlaunch_trainer.errors import DataError, summarize
 from distlaunch_trainer.input.examples.example_cache import ExampleCache
 from distlaunch_trainer.input.examples.example_parser import ExampleParser
 from distlaunch_trainer.input.examples.example_source import (
+    DEFAULT,
     Examples,
     ExampleSource,
     InputOptions,
@@ -66,17 +67,12 @@ class Records(Examples):
             raise DataError("Records takes one of parse= and parse_batch=: see trainer/data.py")
 
     def open(
-        self,
-        cluster: Cluster,
-        fallback_dir: str,
-        *,
-        numbered: bool = False,
-        options: InputOptions | None = None,
+        self, cluster: Cluster, fallback_dir: str, options: InputOptions = DEFAULT
     ) -> RecordSource:
         """Index the files; a collective."""
         index = index_files(self.pattern, cluster, fallback_dir)
         tasks = cluster.role.num_workers
-        return RecordSource(self, index, numbered=numbered, options=options, tasks=tasks)
+        return RecordSource(self, index, options, tasks)
 
 
 class RecordSource(ExampleSource):
@@ -86,16 +82,13 @@ class RecordSource(ExampleSource):
         self,
         records: Records,
         index: Index,
-        *,
-        numbered: bool = False,
-        options: InputOptions | None = None,
-        tasks: int = 1,
+        options: InputOptions,
+        tasks: int,
     ) -> None:
         self._records = records
         self._files = files = index.files
         self._weigh = class_weighting(records.class_weight)
-        self.numbered = numbered
-        self.options = options = options or self.options
+        self.options = options
         self.index_bytes = index.bytes_read
         self._ends = list(accumulate(file.records for file in files))
         self.examples = self._ends[-1]
@@ -118,7 +111,7 @@ class RecordSource(ExampleSource):
         self._cache = self._parser.cache
         if options.cache and records.parse_batch and not self.by_number:  # of the records
             self._cache = ExampleCache(self.examples, options.cache)
-        self._has_numbers = numbered or self._cache is not None
+        self._has_numbers = options.numbered or self._cache is not None
         self.item_spec = (_NUMBER, _RECORD) if self._has_numbers else _RECORD
 
     def input_facts(self) -> list[str]:
@@ -249,7 +242,7 @@ class RecordSource(ExampleSource):
         """Return the examples of a batch, with their numbers if these are requested."""
         if self._records.parse_batch is not None:
             batch = self._parse(*batch) if self._has_numbers else self._parse(batch)
-        if not self.numbered:
+        if not self.options.numbered:
             return self._weigh(batch)
         data, numbers = batch
         return self._weigh(data), numbers
@@ -258,7 +251,7 @@ class RecordSource(ExampleSource):
         """Return the examples of records, with their numbers if these are requested."""
         number = item[0][0] if self._records.parse and self._has_numbers else None
         parsed = self._parser(item[-1], number)
-        return (parsed, item[0]) if self.numbered else parsed
+        return (parsed, item[0]) if self.options.numbered else parsed
 
     @tf.autograph.experimental.do_not_convert
     def find_bad_record(self, numbers: Sequence[int]) -> str | None:
