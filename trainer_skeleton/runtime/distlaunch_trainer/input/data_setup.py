@@ -248,7 +248,7 @@ def _planned(setup: _Setup, source: Examples, options: RunOptions) -> tuple[Data
             data_bytes=items.data_bytes,
         )
     pipeline = Pipeline(items, plan, Order(options.seed, options.shuffle))
-    return _with_static_rows(setup, Data(pipeline, plan, items.describe())), audit
+    return _with_static_rows(setup, Data(pipeline, plan, items.facts)), audit
 
 
 def _batch_plan(setup: _Setup, items: ExampleSource, batch: int, shards: int) -> BatchPlan:
@@ -355,7 +355,7 @@ def _unshuffled(
             return _with_static_rows(setup, data, source)
         items = _open(setup, source)
         plan = _batch_plan(setup, items, options.global_batch, options.shards)
-        data = Data(Pipeline(items, plan, Order()), plan, items.describe())
+        data = Data(Pipeline(items, plan, Order()), plan, items.facts)
         return _with_static_rows(setup, data)
     except PlanError as problem:
         raise PlanError(f"{name} data: {problem}") from problem

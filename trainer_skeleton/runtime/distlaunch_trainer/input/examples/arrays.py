@@ -20,7 +20,7 @@ from distlaunch_trainer.input.batch_rows import (
 )
 from distlaunch_trainer.input.user_data.same_rows import different_rows, fingerprint
 
-from .example_source import DEFAULT, Examples, ExampleSource, InputOptions, class_weighting
+from .example_source import DEFAULT, Examples, ExampleSource, InputOptions
 
 Dataset = tf.data.Dataset
 
@@ -73,12 +73,12 @@ class ArraySource(ExampleSource):
     input_options = ()  # as they are in memory
 
     def __init__(self, arrays: Arrays, options: InputOptions) -> None:
+        super().__init__(arrays.class_weight)
         parts = [_arrays_in(name, getattr(arrays, name)) for name in ("x", "y", "sample_weight")]
         last = max(n for n, part in enumerate(parts) if part is not None)
         with tf.device("CPU"):  # not the first GPU, where a batch alone has its place
             tensors = map_tensors(as_tensor, tuple(parts[: last + 1]))
             self._readers = map_tensors(row_reader, tensors)
-            self._weigh = class_weighting(arrays.class_weight)
             self.fingerprint = fingerprint(
                 tf.nest.flatten(tensors_in(tensors), expand_composites=True)
             )
@@ -87,16 +87,12 @@ class ArraySource(ExampleSource):
         if len(lengths) > 1:
             raise DataError(f"the arrays differ in length: {sorted(lengths)}: see trainer/data.py")
         self.examples = lengths.pop()
-        self.facts: dict[str, Any] = {"kind": "arrays"}
+        self.facts = {"kind": "arrays"}
 
     def examples_of(self, batch: tf.Tensor) -> Any:
         """Return the examples of a batch, with their numbers if these are requested."""
-        data = self._weigh(map_tensors(lambda read: read(batch), self._readers))
-        return (data, batch) if self.options.numbered else data
-
-    def describe(self) -> dict[str, Any]:
-        """Return what ``summary.json`` records of the data, besides the number of examples."""
-        return self.facts
+        data = map_tensors(lambda read: read(batch), self._readers)
+        return super().examples_of((data, batch) if self.options.numbered else data)
 
 
 def _arrays_in(name: str, value: Any) -> Any:

@@ -122,17 +122,23 @@ class ExampleSource(ABC):
         Whether a file can only be read from its beginning.
     input_options
         Which of the options have an effect, besides `InputOptions.prefetch`.
+    facts
+        What ``summary.json`` records of the data, besides the number of examples.
     """
 
     examples: int
     item_spec: Any
     item_bytes: int
     options: InputOptions
+    facts: dict[str, Any]
     index_bytes = data_bytes = 0
     reads_at_once = 0
     by_number = True
     is_compressed = False
     input_options: tuple[str, ...] = ("cache", "parallel_reads", "parallel_calls")
+
+    def __init__(self, class_weight: Mapping[int, float] | None) -> None:
+        self._weigh = class_weighting(class_weight)
 
     def items_at(self, numbers: tf.Tensor) -> Any:
         """Return the items of the examples with these numbers (vector, int64)."""
@@ -150,17 +156,16 @@ class ExampleSource(ABC):
         """Return batches of ``rows`` items, each a row, from vectors of items of any length."""
         return items.rebatch(rows)
 
-    @abstractmethod
     def examples_of(self, batch: Any) -> Any:
         """Return the examples of a batch, with their numbers if these are requested."""
+        if not self.options.numbered:
+            return self._weigh(batch)
+        data, numbers = batch
+        return self._weigh(data), numbers
 
     def input_facts(self) -> list[str]:
         """Return what the examples are read from, as parts of a line."""
         return []
-
-    @abstractmethod
-    def describe(self) -> dict[str, Any]:
-        """Return what ``summary.json`` records of the data, besides the number of examples."""
 
     def find_bad_record(self, numbers: Sequence[int]) -> str | None:  # noqa: ARG002
         """Return what is wrong with which of the examples with these numbers, if any is."""
@@ -183,7 +188,8 @@ def class_weighting(class_weight: Mapping[int, float] | None) -> Callable[[Any],
         return lambda data: data
     last = max(class_weight) + 1
     by_class = [class_weight.get(n, 1.0) for n in range(last + 1)]
-    weights = tf.constant(by_class, keras.config.floatx())
+    with tf.device("CPU"):
+        weights = tf.constant(by_class, keras.config.floatx())
 
     def weigh(data: Any) -> tuple[Any, Any, tf.Tensor]:
         if not isinstance(data, tuple) or len(data) != 2 or tf.nest.is_nested(data[1]):

@@ -17,7 +17,7 @@ from distlaunch_trainer.errors import DataError, summarize
 from distlaunch_trainer.task.storage import join
 
 from .example_parser import ExampleParser
-from .example_source import DEFAULT, Examples, ExampleSource, InputOptions, class_weighting
+from .example_source import DEFAULT, Examples, ExampleSource, InputOptions
 
 Dataset = tf.data.Dataset
 
@@ -194,12 +194,12 @@ class ImageSource(ExampleSource):
         options: InputOptions,
         tasks: int,
     ) -> None:
+        super().__init__(folder.class_weight)
         self._folder = folder
-        self._names = names
+        self.facts = {"kind": "images", "directory": folder.directory, "classes": names}
         self._local_paths = paths
         self.options = options
         self.examples = len(paths)
-        self._weigh = class_weighting(folder.class_weight)
         with tf.device("CPU"):
             self._paths = tf.constant(paths, tf.string)
             self._labels = _labels_of(folder.label_mode, labels, len(names))
@@ -219,13 +219,6 @@ class ImageSource(ExampleSource):
         example = self._parser(number, number)
         return (example, number) if self.options.numbered else example
 
-    def examples_of(self, batch: Any) -> Any:
-        """Return the examples of a batch, with their numbers if these are requested."""
-        if not self.options.numbered:
-            return self._weigh(batch)
-        data, numbers = batch
-        return self._weigh(data), numbers
-
     def find_bad_record(self, numbers: Sequence[int]) -> str | None:
         """Return what is wrong with the first image that cannot be read or decoded, if any is."""
         images = Dataset.from_tensor_slices(tf.constant(numbers, tf.int64))
@@ -240,11 +233,7 @@ class ImageSource(ExampleSource):
 
     def input_facts(self) -> list[str]:
         """Return what the examples are read from, as parts of a line."""
-        return [f"{len(self._names):,} classes"]
-
-    def describe(self) -> dict[str, Any]:
-        """Return what ``summary.json`` records of the data, besides the number of examples."""
-        return {"kind": "images", "directory": self._folder.directory, "classes": self._names}
+        return [f"{len(self.facts['classes']):,} classes"]
 
 
 def _labels_of(mode: str, labels: np.ndarray, classes: int) -> tf.Tensor:

@@ -81,14 +81,10 @@ class Tfds(Examples):
         records = Records(
             str(builder.data_path), parse=self._parser(builder), class_weight=self.class_weight
         )
-        facts = {"kind": "tfds", "name": builder.info.full_name, "split": self.split}
-        return _TfdsSource(
-            records,
-            Index(used, index.bytes_read),
-            options,
-            cluster.role.num_workers,
-            facts=facts,
-        )
+        used_index = Index(used, index.bytes_read)
+        source = RecordSource(records, used_index, options, cluster.role.num_workers)
+        source.facts = {"kind": "tfds", "name": builder.info.full_name, "split": self.split}
+        return source
 
     def _prepared_builder(self, tfds: ModuleType, cluster: Cluster) -> Any:
         """Return the builder of the dataset, which one task of each file system has prepared."""
@@ -166,18 +162,6 @@ class Tfds(Examples):
             return self.map(*example) if isinstance(example, tuple) else self.map(example)
 
         return parse
-
-
-class _TfdsSource(RecordSource):
-    """The examples of `Tfds`."""
-
-    def __init__(self, *arguments: Any, facts: dict[str, Any], **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._facts = facts
-
-    def describe(self) -> dict[str, Any]:
-        """Return what ``summary.json`` records of the data, besides the number of examples."""
-        return self._facts
 
 
 def _import_tfds() -> ModuleType:

@@ -21,7 +21,6 @@ from distlaunch_trainer.input.examples.example_source import (
     Examples,
     ExampleSource,
     InputOptions,
-    class_weighting,
 )
 from distlaunch_trainer.task.storage import is_remote
 
@@ -85,9 +84,9 @@ class RecordSource(ExampleSource):
         options: InputOptions,
         tasks: int,
     ) -> None:
+        super().__init__(records.class_weight)
         self._records = records
         self._files = files = index.files
-        self._weigh = class_weighting(records.class_weight)
         self.options = options
         self.index_bytes = index.bytes_read
         self._ends = list(accumulate(file.records for file in files))
@@ -112,25 +111,25 @@ class RecordSource(ExampleSource):
         if options.cache and records.parse_batch and not self.by_number:  # of the records
             self._cache = ExampleCache(self.examples, options.cache)
         self._has_numbers = options.numbered or self._cache is not None
+        self.facts = {
+            "kind": "records",
+            "pattern": records.pattern,
+            "files": [
+                {
+                    "path": file.path,
+                    "bytes": file.size,
+                    "modified_ns": file.changed,
+                    "examples": file.records,
+                }
+                for file in files
+            ],
+        }
         self.item_spec = (_NUMBER, _RECORD) if self._has_numbers else _RECORD
 
     def input_facts(self) -> list[str]:
         """Return what the examples are read from, as parts of a line."""
         count = len(self._files)
         return [f"{count:,} file{'s' * (count > 1)}"]
-
-    def describe(self) -> dict[str, Any]:
-        """Return what ``summary.json`` records of the data, besides the number of examples."""
-        files = [
-            {
-                "path": file.path,
-                "bytes": file.size,
-                "modified_ns": file.changed,
-                "examples": file.records,
-            }
-            for file in self._files
-        ]
-        return {"kind": "records", "pattern": self._records.pattern, "files": files}
 
     def empty_files_note(self) -> str | None:
         """Return a warning that names files without records, if there are some among others."""
@@ -242,10 +241,7 @@ class RecordSource(ExampleSource):
         """Return the examples of a batch, with their numbers if these are requested."""
         if self._records.parse_batch is not None:
             batch = self._parse(*batch) if self._has_numbers else self._parse(batch)
-        if not self.options.numbered:
-            return self._weigh(batch)
-        data, numbers = batch
-        return self._weigh(data), numbers
+        return super().examples_of(batch)
 
     def _parse(self, *item: tf.Tensor) -> Any:
         """Return the examples of records, with their numbers if these are requested."""
