@@ -136,9 +136,7 @@ def index_files(pattern: str | Sequence[str], cluster: Cluster, fallback_dir: st
         scanned, bytes_read = _scan_together(to_scan, cluster)
         known.update(scanned)
         if cluster.role.is_chief:
-            wanted = {path for path, _, _ in files}
-            kept = [entry for path, entry in known.items() if path in wanted or _exists(path)]
-            _save_cache(cache_paths, kept)
+            _save_cache(cache_paths, list(known.values()))
     return Index([known[path] for path, _, _ in files], bytes_read)
 
 
@@ -146,13 +144,6 @@ def _is_current(known: dict[str, FileIndex], path: str, size: int, changed: int)
     """Return whether a file is still the one that was indexed."""
     entry = known.get(path)
     return entry is not None and (entry.size, entry.changed) == (size, changed)
-
-
-def _exists(path: str) -> bool:
-    try:
-        return bool(tf.io.gfile.exists(path))
-    except tf.errors.OpError:
-        return False
 
 
 def _list_files(pattern: str | Sequence[str]) -> list[tuple[str, int, int]]:
@@ -211,7 +202,8 @@ def _scan_together(
 
     Return the files by path, and how many bytes this task has read.
     """
-    mine = _assign_by_size(files, cluster.role.num_workers)[cluster.role.rank]
+    by_size = sorted(range(len(files)), key=lambda number: -files[number][1])
+    mine = by_size[cluster.role.rank :: cluster.role.num_workers]
     with ThreadPoolExecutor(_SCANNED_AT_ONCE) as pool:  # a bucket answers each file slowly
         indexes = dict(zip(mine, pool.map(lambda number: scan(*files[number]), mine), strict=True))
     facts = np.zeros((len(files), 2), np.int64)
@@ -228,17 +220,6 @@ def _scan_together(
         compression = "GZIP" if packed else ""
         indexed[file[0]] = FileIndex(*file, records, array("q", part.tobytes()), compression)
     return indexed, sum(files[number][1] for number in mine)
-
-
-def _assign_by_size(files: Sequence[tuple[str, int, int]], tasks: int) -> list[list[int]]:
-    """Assign files to tasks: the largest first, each to the task with the fewest bytes."""
-    shares: list[list[int]] = [[] for _ in range(tasks)]
-    load = [0] * tasks
-    for number in sorted(range(len(files)), key=lambda n: -files[n][1]):
-        lightest = load.index(min(load))
-        shares[lightest].append(number)
-        load[lightest] += files[number][1]
-    return shares
 
 
 def scan(path: str, size: int, changed: int) -> FileIndex:
