@@ -35,7 +35,7 @@ EVERY = 16
 # https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
 # TensorFlow compares the checksums when it reads the records.
 _LENGTH = struct.Struct("<Q")
-_FRAME_BYTES = 16  # of a record, around its data
+FRAME_BYTES = 16  # of a record, around its data
 _BLOCK = 4 << 20
 _SCANNED_AT_ONCE = 16
 _GZIP_RATIO = 10  # of a file with few records, whose unpacked size is not known
@@ -265,7 +265,7 @@ def record_offsets(path: str, blocks: Iterable[bytes | mmap.mmap]) -> tuple[int,
             if not records % EVERY:
                 offsets.append(at)
             records += 1
-            at += _LENGTH.unpack_from(memory, at - origin)[0] + _FRAME_BYTES
+            at += _LENGTH.unpack_from(memory, at - origin)[0] + FRAME_BYTES
         origin = min(at, end)
         rest = memory[len(memory) - (end - origin) :]
     size = origin + len(rest)

@@ -24,13 +24,11 @@ from distlaunch_trainer.input.examples.example_source import (
 )
 from distlaunch_trainer.task.storage import is_remote
 
-from .record_index import EVERY, FileIndex, Index, index_files
+from .record_index import EVERY, FRAME_BYTES, FileIndex, Index, index_files
 
 Dataset = tf.data.Dataset
 
 _REMOTE_READS, _LOCAL_READS = 16, 4  # ranges of examples read at once
-_SEARCHED_AT_ONCE = 256  # records
-_FRAME_BYTES = 16  # of a record, around its data
 _HELD_BYTES = 256 << 20  # of data that each task keeps in memory, to have any record by its number
 _MOST_NAMED = 3  # files in a message
 _RECORD = tf.TensorSpec([], tf.string)
@@ -254,46 +252,39 @@ class RecordSource(ExampleSource):
         """Return what is wrong with the first bad one of consecutive examples, if any is."""
         start, stop = int(min(numbers)), int(max(numbers)) + 1
         records = self._serialized(start, stop)
-        every = _SEARCHED_AT_ONCE
-        if self._records.parse_batch is None:
-            parsed = records.map(self._parser.function, num_parallel_calls=tf.data.AUTOTUNE)
-            marks = parsed.enumerate().filter(lambda number, _: number % every == 0)
-        else:
-            parsed = records.batch(every).map(self._parser.function)
-            marks = parsed.enumerate().map(lambda number, data: (number * every, data))
-        good = start
+        if self._records.parse_batch is not None:
+            records = records.batch(1)
+        good = 0
         try:
-            for number, _ in marks:
-                good = start + int(number)
-        except tf.errors.OpError:
-            return self._first_problem(good, min(good + 2 * every, stop))
+            for _ in records.map(self._parser.function, num_parallel_calls=tf.data.AUTOTUNE):
+                good += 1
+        except tf.errors.OpError as error:
+            return self._problem(start + good, error)
         return None
 
     def _serialized(self, start: int, stop: int) -> Dataset:
         bounds = Dataset.from_tensors((tf.constant(start, tf.int64), tf.constant(stop, tf.int64)))
         return bounds.flat_map(self._records_in)
 
-    def _first_problem(self, start: int, stop: int) -> str | None:
-        """Return what is wrong with the first bad one of a few examples."""
-        records = iter(self._serialized(start, stop))
-        for number in range(start, stop):
-            place = bisect_right(self._ends, number)
-            file = self._files[place]
-            row = number - (self._ends[place] - file.records) + file.first
-            try:
-                record = next(records)
-            except (tf.errors.OpError, StopIteration) as error:
-                entry, skipped = file.entry(row)
-                location = f"{skipped} records after byte {entry}" if skipped else f"byte {entry}"
-                return f"{file.path} is damaged at record {row} ({location}): {summarize(error)}"
-            try:
-                if self._records.parse is not None:
-                    self._records.parse(record)
-                else:
-                    self._records.parse_batch(record[tf.newaxis])
-            except Exception as error:  # noqa: BLE001 - whatever a user's function raises
-                return f"parse failed on record {row} of {file.path}: {summarize(error)}"
-        return None
+    def _problem(self, number: int, error: Exception) -> str:
+        """Return what is wrong with an example at which an error came up."""
+        place = bisect_right(self._ends, number)
+        file = self._files[place]
+        row = number - (self._ends[place] - file.records) + file.first
+        try:
+            (record,) = self._serialized(number, number + 1)
+        except (tf.errors.OpError, ValueError) as damage:
+            entry, skipped = file.entry(row)
+            location = f"{skipped} records after byte {entry}" if skipped else f"byte {entry}"
+            return f"{file.path} is damaged at record {row} ({location}): {summarize(damage)}"
+        try:
+            if self._records.parse is not None:
+                self._records.parse(record)
+            else:
+                self._records.parse_batch(record[tf.newaxis])
+        except Exception as raised:  # noqa: BLE001 - whatever a user's function raises
+            error = raised  # without the graph around it
+        return f"parse failed on record {row} of {file.path}: {summarize(error)}"
 
 
 @dataclass(frozen=True)
@@ -352,5 +343,5 @@ class _FileTable:
 
 def _with_bytes(numbers: tf.Tensor, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return a record, or several, behind numbers and the bytes that each takes in its file."""
-    lengths = tf.cast(tf.strings.length(records), tf.int64) + _FRAME_BYTES
+    lengths = tf.cast(tf.strings.length(records), tf.int64) + FRAME_BYTES
     return tf.stack([numbers, lengths], axis=-1), records
