@@ -88,5 +88,5 @@ def test_files_of_other_columns_or_encoding_are_refused(write, tmp_path):
 
 def test_tasks_that_see_different_files_are_refused(write):
     cluster = SimpleNamespace(role=Role(), all_equal=lambda _: False)
-    with pytest.raises(DataError, match=r"see different files for .* \(chief has 1 rows\): put"):
+    with pytest.raises(DataError, match=r"see different files for .* \(chief sees 1\): put"):
         Csv(write(a="x,y\n1,2\n"), "y").open(cluster, "")

@@ -109,5 +109,5 @@ def test_wrong_options_are_refused(cluster, folder, options, message):
 
 def test_tasks_that_see_different_images_are_refused(folder):
     cluster = SimpleNamespace(role=Role(), all_equal=lambda _: False)
-    with pytest.raises(DataError, match=r"see different images in .* \(chief sees 12\): put them"):
+    with pytest.raises(DataError, match=r"see different files for .* \(chief sees 12\): put"):
         ImageFolder(folder).open(cluster, "")

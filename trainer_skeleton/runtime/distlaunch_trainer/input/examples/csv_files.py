@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.errors import DataError, summarize
+from distlaunch_trainer.input.records.record_index import check_same_files, list_files
 
 from .arrays import Arrays, ArraySource
 from .example_source import DEFAULT, Examples, InputOptions
@@ -81,11 +82,7 @@ class Csv(Examples):
     ) -> ArraySource:
         """Read the files, and check that all tasks see the same; a collective."""
         table = _read_table(self.pattern, self.delimiter)
-        if not cluster.all_equal(table.crc32):
-            raise DataError(
-                f"the tasks see different files for {self.pattern} ({cluster.role.name} has "
-                f"{len(table.rows):,} rows): put them where all tasks read the same, such as gs://"
-            )
+        check_same_files(table.files, self.pattern, cluster)
         source = self._arrays(table).open(cluster, fallback_dir, options)
         source.facts = {"kind": "csv", "pattern": self.pattern}
         return source
@@ -149,14 +146,14 @@ class _Table:
         The values of each row, in the order of `columns`.
     locations
         File and line of each row.
-    crc32
-        Of names and contents of the files.
+    files
+        Name and CRC-32 of each file.
     """
 
     columns: list[str]
     rows: list[list[str]]
     locations: list[tuple[str, int]]
-    crc32: int
+    files: list[tuple[str, int]]
 
     def column(self, name: str) -> list[str]:
         if name not in self.columns:
@@ -172,19 +169,14 @@ class _Table:
 
 def _read_table(pattern: str, delimiter: str) -> _Table:
     """Return the rows of all files of a pattern, sorted by path."""
-    try:
-        paths = sorted(tf.io.gfile.glob(pattern))
-    except tf.errors.OpError as error:
-        raise DataError(f"{pattern} cannot be listed: {summarize(error)}") from error
-    if not paths:
-        raise DataError(f"no file matches {pattern}: see trainer/data.py")
+    paths = [path for path, _, _ in list_files(pattern)]
     columns: list[str] = []
     rows: list[list[str]] = []
     locations: list[tuple[str, int]] = []
-    crc32 = 0
+    files: list[tuple[str, int]] = []
     for path in paths:
         text = _read_text(path)
-        crc32 = zlib.crc32(f"{path.rpartition('/')[2]}\n{text}".encode(), crc32)
+        files.append((path.rpartition("/")[2], zlib.crc32(text.encode())))
         names, lines = _parse(path, text, delimiter)
         columns = columns or names
         if sorted(names) != sorted(columns):
@@ -197,7 +189,7 @@ def _read_table(pattern: str, delimiter: str) -> _Table:
         locations += [(path, number) for number, _ in lines]
     if not rows:
         raise DataError(f"{', '.join(paths[:3])}: no line after the one that names the columns")
-    return _Table(columns, rows, locations, crc32)
+    return _Table(columns, rows, locations, files)
 
 
 def _read_text(path: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ import tensorflow as tf
 
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.errors import DataError, summarize
+from distlaunch_trainer.input.records.record_index import check_same_files
 from distlaunch_trainer.task.storage import join
 
 from .example_parser import ExampleParser
@@ -97,12 +97,8 @@ class ImageFolder(Examples):
     ) -> ImageSource:
         """List the images, and check that all tasks see the same; a collective."""
         names, paths, labels = self._list()
-        listed = "\n".join(path.removeprefix(self.directory) for path in paths)
-        if not cluster.all_equal(zlib.crc32(listed.encode())):
-            raise DataError(
-                f"the tasks see different images in {self.directory} ({cluster.role.name} sees "
-                f"{len(paths):,}): put them where all tasks read the same, such as gs://"
-            )
+        listed = [path.removeprefix(self.directory) for path in paths]
+        check_same_files(listed, self.directory, cluster)
         chosen = self._chosen(len(paths))
         return ImageSource(
             self,

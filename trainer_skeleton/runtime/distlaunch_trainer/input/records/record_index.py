@@ -122,9 +122,9 @@ def index_files(pattern: str | Sequence[str], cluster: Cluster, fallback_dir: st
     DataError
         If no file matches, the tasks see different files, or a file is damaged or no regular file.
     """
-    files = _list_files(pattern)
+    files = list_files(pattern)
     pattern = pattern if isinstance(pattern, str) else pattern[0]
-    _check_same_files(files, pattern, cluster)
+    check_same_files([(_last_part(path), size) for path, size, _ in files], pattern, cluster)
     cache_paths = _cache_paths(pattern, fallback_dir)
     known = _load_cache(cache_paths, files)
     stale = cluster.all_reduce_sum(
@@ -146,7 +146,7 @@ def _is_current(known: dict[str, FileIndex], path: str, size: int, changed: int)
     return entry is not None and (entry.size, entry.changed) == (size, changed)
 
 
-def _list_files(pattern: str | Sequence[str]) -> list[tuple[str, int, int]]:
+def list_files(pattern: str | Sequence[str]) -> list[tuple[str, int, int]]:
     """Return path, size and time of change of each file that matches, sorted by path."""
     try:
         # The index itself may lie beside the data, and what was not yet written whole.
@@ -186,12 +186,12 @@ def _stat(path: str) -> tuple[int, int]:
     return local.st_size, local.st_mtime_ns
 
 
-def _check_same_files(files: list[tuple[str, int, int]], pattern: str, cluster: Cluster) -> None:
-    names_and_sizes = json.dumps([(_last_part(path), size) for path, size, _ in files])
-    if not cluster.all_equal(zlib.crc32(names_and_sizes.encode())):
+def check_same_files(files: Sequence[Any], pattern: str, cluster: Cluster) -> None:
+    """Check that all tasks see the same files, by what JSON holds of them; a collective."""
+    if not cluster.all_equal(zlib.crc32(json.dumps(files).encode())):
         raise DataError(
-            f"the tasks see different files for {pattern} ({cluster.role.name} sees {len(files)}): "
-            f"put the data where all of them read the same, such as gs://"
+            f"the tasks see different files for {pattern} ({cluster.role.name} sees "
+            f"{len(files):,}): put the data where all of them read the same, such as gs://"
         )
 
 
