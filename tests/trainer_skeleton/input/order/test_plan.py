@@ -28,13 +28,12 @@ def plans(draw, examples=5000, replicas=16, steps=60, shards=6):
 
 
 def positions(plan: BatchPlan, replica: int) -> list[list[int]]:
-    """Return the positions that a replica reads in each step, as its shards' readers give them."""
+    """Return the positions that a replica reads in each step: those of its shards."""
     steps = []
-    for step in range(plan.steps):
-        steps.append([])
-        for shard in plan.shards_of(replica):
-            items = range(plan.done_in_shard(shard, step), plan.done_in_shard(shard, step + 1))
-            steps[-1].extend(plan.position_of(shard, item) for item in items)
+    for start in range(0, plan.examples, plan.global_batch):
+        end = min(start + plan.global_batch, plan.examples)
+        firsts = [start + (shard - start) % plan.shards for shard in plan.shards_of(replica)]
+        steps.append([at for first in firsts for at in range(first, end, plan.shards)])
     return steps
 
 
@@ -100,8 +99,10 @@ def test_examples_seen_goes_on_over_passes(plan, steps):
     ("plan", "message"),
     [
         ((0, 8), "there are no examples to train on: the data holds 0 records"),
-        ((8, 0), "the global batch must be 1 or more, got 0"),
-        ((8, 8, 1, 0), "--shards must be 1 or more, got 0"),
+        (
+            (8, 0),
+            "a global batch of 0 leaves 1 of 1 replicas idle: use --global-batch-size 1 or more",
+        ),
         (
             (80, 80, 5, 12),
             "5 replicas do not divide the 12 logical shards: use 1, 2, 3, 4, 6, 12 replicas, or "

@@ -134,11 +134,12 @@ def load_data(
         _check_rows_are_known(data, cluster.replicas)
     if note := coverage_note(data.plan, options.steps_per_epoch):
         report.warn(note)
+    plan = data.plan
     is_chosen = settings.global_batch_size or settings.batch_size
-    if is_chosen and isinstance(data.plan, BatchPlan) and data.plan.is_larger_than_data:
+    if is_chosen and isinstance(plan, BatchPlan) and plan.global_batch > plan.examples:
         report.warn(
-            f"a global batch of {data.plan.global_batch:,} is larger than the "
-            f"{data.plan.examples:,} examples: each epoch is one step; use a smaller one"
+            f"a global batch of {plan.global_batch:,} is larger than the {plan.examples:,} "
+            "examples: each epoch is one step; use a smaller one"
         )
     parts = {"validation": validation, "test": test}
     others = {

@@ -48,10 +48,6 @@ class BatchPlan:
     def __post_init__(self) -> None:
         if self.examples < 1:
             raise PlanError("there are no examples to train on: the data holds 0 records")
-        if self.global_batch < 1:
-            raise PlanError(f"the global batch must be 1 or more, got {self.global_batch}")
-        if self.shards < 1:
-            raise PlanError(f"--shards must be 1 or more, got {self.shards}")
         if self.shards % self.replicas:
             sizes = ", ".join(str(n) for n in range(1, self.shards + 1) if self.shards % n == 0)
             raise PlanError(
@@ -74,11 +70,6 @@ class BatchPlan:
     def steps(self) -> int:
         """Steps of one pass: every example once, the last batch as small as it must be."""
         return ceil(self.examples / self.global_batch)
-
-    @property
-    def is_larger_than_data(self) -> bool:
-        """Whether the global batch has more rows than there are examples."""
-        return self.global_batch > self.examples
 
     @property
     def period(self) -> int:
@@ -109,14 +100,6 @@ class BatchPlan:
     def region_size(self, region: int) -> int:
         """Return the examples of a region."""
         return _congruent_below(self.examples, region, self.regions)
-
-    def position_of(self, shard: int, item: int) -> int:
-        """Return the position in the pass of the ``item``-th example of ``shard``."""
-        return item * self.shards + shard
-
-    def done_in_shard(self, shard: int, step: int) -> int:
-        """Return how many examples of ``shard`` lie before step ``step`` of a pass."""
-        return _congruent_below(self._position(step), shard, self.shards)
 
     def rows(self, step: int, replica: int) -> int:
         """Return the rows that ``replica`` has in step ``step`` of a pass."""
