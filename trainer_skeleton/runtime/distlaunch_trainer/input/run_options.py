@@ -6,16 +6,13 @@ from dataclasses import replace
 from typing import TypeVar
 
 from distlaunch_trainer.errors import DataError, PlanError
-from distlaunch_trainer.input.order.plan import (
-    DEFAULT_SHARDS,
-)
+from distlaunch_trainer.input.order.plan import DEFAULT_SHARDS
 from distlaunch_trainer.options import Settings
 from distlaunch_trainer.training_state import RunOptions
 
 from .batches import Data
 
 _Value = TypeVar("_Value", int, str)
-
 
 _DEFAULT_SHUFFLE = 10_000
 
@@ -47,9 +44,12 @@ def run_options(settings: Settings, replicas: int, saved: RunOptions | None) -> 
         )
         for name, default in names.items()
     }
+    batch = settings.global_batch_size
+    if settings.batch_size is not None:
+        batch = settings.batch_size * replicas
     return RunOptions(
         examples=saved.examples if saved else 0,
-        global_batch=_requested_batch(settings, replicas, saved),
+        global_batch=resolve_option("--global-batch-size", batch, saved and saved.global_batch, 0),
         shard_policy=resolve_option(
             "--shard-policy", settings.shard_policy, saved and saved.shard_policy, "data"
         ),
@@ -58,20 +58,6 @@ def run_options(settings: Settings, replicas: int, saved: RunOptions | None) -> 
         rate_options=saved.rate_options if saved else None,
         **numbers,
     )
-
-
-def _requested_batch(settings: Settings, replicas: int, saved: RunOptions | None) -> int:
-    """Return the requested or earlier global batch, 0 if none."""
-    batch = settings.global_batch_size
-    if settings.batch_size is not None:
-        batch = settings.batch_size * replicas
-        if saved and batch != saved.global_batch:
-            raise PlanError(
-                f"this job was started with a global batch of {saved.global_batch} and cannot "
-                f"continue with {batch} (--batch-size {settings.batch_size} on {replicas} "
-                "replicas): leave --batch-size out, or use --no-resume to start from scratch"
-            )
-    return resolve_option("--global-batch-size", batch, saved and saved.global_batch, 0)
 
 
 def with_data(options: RunOptions, data: Data) -> RunOptions:
