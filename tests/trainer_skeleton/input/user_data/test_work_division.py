@@ -87,7 +87,8 @@ def test_the_rows_of_all_tasks_are_those_of_each_batch(chain, tasks, per_task, d
 )
 def test_what_is_divided(chain, what):
     divided = divide_work(made(chain, 6, drops=False), 0, 3)
-    assert (divided and divided.what) == what
+    line = what and f"input: each task makes its own rows alone ({what})"
+    assert (divided and divided.log_line) == line
     assert divide_work(made(chain, 7, drops=False), 0, 3) is None  # three tasks do not divide 7
 
 

@@ -94,7 +94,7 @@ def open_data(adapter: Any, steps: int | None, caller: Caller) -> KerasData:
             return _of_each_task(data, dataset, caller, [each.batches for each in of_tasks])
         check_equal(of_tasks, cluster.role.peers, what)
         if division := divide_work_of(dataset, cluster):
-            caller.report.log(division.describe())
+            caller.report.log(division.log_line)
             parts = divided_locally(division.parts, cluster.local_replicas)
             data.batches = on_devices(parts.prefetch(tf.data.AUTOTUNE), cluster)
             return data

@@ -136,7 +136,7 @@ class _Sharding:
         comparison = self._comparison()
         division = divide_work_of(source.one_pass, cluster, plan.examples)
         if division and source.is_shardable:
-            self._report.log(division.describe())
+            self._report.log(division.log_line)
         else:
             division = None
         batches = SharedBatches(

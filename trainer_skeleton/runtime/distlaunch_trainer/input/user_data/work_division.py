@@ -11,8 +11,7 @@ https://www.tensorflow.org/api_docs/python/tf/data/experimental/AutoShardPolicy
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
@@ -36,25 +35,13 @@ _HARMLESS = {
 }
 
 
-@dataclass(frozen=True)
-class Divided:
-    """A data set of a task's rows.
+class Divided(NamedTuple):
+    """A data set of a task's rows."""
 
-    Attributes
-    ----------
-    parts
-        ``(data, rows, global_rows)`` for each global batch: a task's rows of it, their number, and
-        that of all tasks. Where it has none, the data have one row, which does not count.
-    what
-        What is divided: ``batch``, and operations before it.
-    """
-
+    # (data, rows, global_rows) for each global batch: a task's rows of it, their number, and that
+    # of all tasks. Where it has none, the data have one row, which does not count.
     parts: Dataset
-    what: str
-
-    def describe(self) -> str:
-        """Return a line on it."""
-        return f"input: each task makes its own rows alone ({self.what})"
+    log_line: str  # with what is divided: batch, and operations before it
 
 
 def divide_work_of(batches: Dataset, cluster: Cluster, rows: int | None = None) -> Divided | None:
@@ -102,7 +89,8 @@ def divide_work(
     )
     drops = batches.cardinality() == rows // size
     own = with_one_order(graph.dataset(spec))
-    return Divided(_counted(own, rows, size, bool(drops), task), chain)
+    line = f"input: each task makes its own rows alone ({chain})"
+    return Divided(_counted(own, rows, size, bool(drops), task), line)
 
 
 class _Graph:
