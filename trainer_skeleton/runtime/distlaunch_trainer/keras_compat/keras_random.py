@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
 
@@ -97,10 +97,15 @@ def unsaved_draws(graph: tf.Graph) -> list[str]:
 
     TensorFlow does not return that state, so no checkpoint holds it.
     """
-    functions = graph.as_graph_def().library.function
-    return sorted(
-        {node.op for function in functions for node in function.node_def} & SEEDED_OPERATIONS
-    )
+    return sorted({node.op for node in operations_in(graph)} & SEEDED_OPERATIONS)
+
+
+def operations_in(graph: tf.Graph) -> Iterator[Any]:
+    """Yield the operations (``NodeDef``) of a graph and of the functions that it calls."""
+    definition = graph.as_graph_def()
+    yield from definition.node
+    for function in definition.library.function:
+        yield from function.node_def
 
 
 def is_in_one_of_several_replicas() -> bool:

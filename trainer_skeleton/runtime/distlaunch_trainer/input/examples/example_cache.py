@@ -17,6 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from distlaunch_trainer.errors import DataError
+from distlaunch_trainer.keras_compat.keras_random import operations_in
 from distlaunch_trainer.task.storage import is_remote
 
 IN_MEMORY = "memory"
@@ -156,9 +157,7 @@ def check_not_random(parse: Any) -> None:
     DataError
         If the compiled function draws random numbers.
     """
-    graph = parse.graph.as_graph_def()
-    nodes = [*graph.node, *(node for each in graph.library.function for node in each.node_def)]
-    for node in nodes:
+    for node in operations_in(parse.graph):
         if node.op.startswith(("Random", "Stateful", "TruncatedNormal", "SampleDistorted")) and (
             not node.op.startswith("StatefulPartitionedCall")
         ):

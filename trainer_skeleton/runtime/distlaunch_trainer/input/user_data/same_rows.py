@@ -25,6 +25,7 @@ import tensorflow as tf
 from distlaunch_trainer.cluster.rendezvous import Rendezvous
 from distlaunch_trainer.errors import DataError
 from distlaunch_trainer.input.batch_rows import tensors_in
+from distlaunch_trainer.keras_compat.keras_random import operations_in
 from distlaunch_trainer.task.explain import project_path
 
 _ROWS = 64  # of a batch that are compared
@@ -73,7 +74,8 @@ class DataFacts:
 def facts_of(dataset: tf.data.Dataset) -> DataFacts:
     """Return what is known of a data set before it is read."""
     chain = list(_chain(dataset))
-    operations = {name for each in chain for name in _operations(each)}
+    functions = [function for each in chain for function in each._functions()]  # noqa: SLF001
+    operations = {node.op for each in functions for node in operations_in(each.function.graph)}
     digest = hashlib.sha256()
     for each in chain:
         for tensor in getattr(each, "_tensors", ()):
@@ -254,17 +256,6 @@ def _chain(dataset: Any) -> Iterator[Any]:
     yield dataset
     for each in dataset._inputs():  # noqa: SLF001
         yield from _chain(each)
-
-
-def _operations(dataset: Any) -> Iterator[str]:
-    """Yield the types of the operations of a data set's functions."""
-    for function in dataset._functions():  # noqa: SLF001
-        definition = function.function.graph.as_graph_def()
-        for node in definition.node:
-            yield node.op
-        for nested in definition.library.function:
-            for node in nested.node_def:
-                yield node.op
 
 
 def _sample(tensor: Any) -> bytes:
