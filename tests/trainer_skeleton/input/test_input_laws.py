@@ -14,7 +14,7 @@ import tensorflow as tf
 from distlaunch_trainer import Csv, ImageFolder, Records, Tfds
 from distlaunch_trainer.errors import DataError
 from distlaunch_trainer.input.examples.example_source import DEFAULT, InputOptions
-from distlaunch_trainer.input.order.pipeline import Order, Pipeline
+from distlaunch_trainer.input.order.pipeline import Pipeline
 from distlaunch_trainer.input.order.plan import BatchPlan
 from distlaunch_trainer.input.records import records
 
@@ -63,7 +63,7 @@ SOURCES = {
 def steps_of(items, replicas, first=0, passes=2):
     """Return the numbers, and the data, of each step's examples over all replicas."""
     plan = BatchPlan(items.examples, BATCH, replicas)
-    pipeline = Pipeline(items, plan, Order(seed=3, shuffle_buffer=20))
+    pipeline = Pipeline(items, plan, seed=3, shuffle_buffer=20)
     steps = [{} for _ in range(first, passes * plan.steps)]
     batches = pipeline.dataset(range(replicas), first, passes * plan.steps).as_numpy_iterator()
     for step in steps:

@@ -102,7 +102,7 @@ records._HELD_BYTES = 0  # as data that do not fit into memory
 alone = Cluster(Role(), tf.distribute.get_strategy())
 items = data.training().open(alone, ".")
 batch_plan = plan.BatchPlan(items.examples, 601, 3, shards=12)
-batches = pipeline.Pipeline(items, batch_plan, pipeline.Order(0, 10_000))
+batches = pipeline.Pipeline(items, batch_plan, shuffle_buffer=10_000)
 iterator = iter(batches.dataset(range(1, 2), 0, batch_plan.steps))
 before = read()
 for _ in range(batch_plan.steps):

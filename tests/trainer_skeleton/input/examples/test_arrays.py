@@ -8,13 +8,13 @@ import tensorflow as tf
 
 from distlaunch_trainer import Arrays
 from distlaunch_trainer.errors import DataError
-from distlaunch_trainer.input.order.pipeline import Order, Pipeline
+from distlaunch_trainer.input.order.pipeline import Pipeline
 from distlaunch_trainer.input.order.plan import BatchPlan
 
 
 def batches_of(source, cluster, steps, batch=4):
     items = source.open(cluster, "")
-    pipeline = Pipeline(items, BatchPlan(items.examples, batch), Order(seed=1, shuffle_buffer=20))
+    pipeline = Pipeline(items, BatchPlan(items.examples, batch), seed=1, shuffle_buffer=20)
     iterator = iter(pipeline.dataset(range(1), 0, steps))
     return [next(iterator)[0] for _ in range(steps)]
 

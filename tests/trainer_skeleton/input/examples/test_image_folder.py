@@ -11,7 +11,7 @@ import pytest
 from distlaunch_trainer import ImageFolder
 from distlaunch_trainer.cluster.role import Role
 from distlaunch_trainer.errors import DataError
-from distlaunch_trainer.input.order.pipeline import Order, Pipeline
+from distlaunch_trainer.input.order.pipeline import Pipeline
 from distlaunch_trainer.input.order.plan import BatchPlan
 
 from ....small_datasets import write_image_folder  # noqa: TID252 - tests are no package
@@ -31,7 +31,7 @@ def batch_of(source, cluster):
     """Return all examples of a source in a batch, in the order of their bytes."""
     items = source.open(cluster, "")
     plan = BatchPlan(items.examples, items.examples)
-    (images, labels), *_ = next(iter(Pipeline(items, plan, Order()).dataset(range(1), 0, 1)))
+    (images, labels), *_ = next(iter(Pipeline(items, plan).dataset(range(1), 0, 1)))
     order = np.argsort([image.tobytes() for image in images.numpy()])
     return images.numpy()[order], labels.numpy()[order]
 
@@ -86,7 +86,7 @@ def test_an_image_that_cannot_be_decoded_is_named(cluster, tmp_path):
     write_image_folder(tmp_path, {"cat": 5, "dog": 5}, (4, 4))
     (tmp_path / "dog" / "003.png").write_bytes(b"no image")
     items = ImageFolder(str(tmp_path), (4, 4)).open(cluster, "")
-    pipeline = Pipeline(items, BatchPlan(10, 5), Order())
+    pipeline = Pipeline(items, BatchPlan(10, 5))
     assert pipeline.find_bad_record(range(1)).startswith(f"{tmp_path}/dog/003.png cannot be read: ")
 
 

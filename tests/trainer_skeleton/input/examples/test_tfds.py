@@ -15,7 +15,7 @@ import tensorflow_datasets as tfds
 from distlaunch_trainer import Tfds
 from distlaunch_trainer.cluster.role import Role
 from distlaunch_trainer.errors import DataError
-from distlaunch_trainer.input.order.pipeline import Order, Pipeline
+from distlaunch_trainer.input.order.pipeline import Pipeline
 from distlaunch_trainer.input.order.plan import BatchPlan
 
 from ....small_datasets import prepare_tfds  # noqa: TID252 - tests are no package
@@ -36,7 +36,7 @@ def batch_of(source, cluster):
     """Return all examples of a source in a batch."""
     items = source.open(cluster, "")
     plan = BatchPlan(items.examples, items.examples)
-    data, *_ = next(iter(Pipeline(items, plan, Order()).dataset(range(1), 0, 1)))
+    data, *_ = next(iter(Pipeline(items, plan).dataset(range(1), 0, 1)))
     return tf.nest.map_structure(np.asarray, data)
 
 

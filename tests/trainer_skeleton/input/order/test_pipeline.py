@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from distlaunch_trainer import Arrays
-from distlaunch_trainer.input.order.pipeline import Order, Pipeline
+from distlaunch_trainer.input.order.pipeline import Pipeline
 from distlaunch_trainer.input.order.plan import BatchPlan
 
 
@@ -44,5 +44,5 @@ def test_batches_of_numbers_are_copied_to_a_gpu_ahead(cluster, monkeypatch, x, r
         strategy=SimpleNamespace(distribute_datasets_from_function=distribute),
     )
     items = Arrays(x).open(cluster, "")
-    Pipeline(items, BatchPlan(8, 4, replicas), Order()).batches(task)
+    Pipeline(items, BatchPlan(8, 4, replicas)).batches(task)
     assert made[-1] == expected

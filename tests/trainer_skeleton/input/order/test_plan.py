@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from distlaunch_trainer.errors import PlanError
 from distlaunch_trainer.input.examples.arrays import Arrays
 from distlaunch_trainer.input.examples.example_source import InputOptions
-from distlaunch_trainer.input.order.pipeline import Order, Pipeline
+from distlaunch_trainer.input.order.pipeline import Pipeline
 from distlaunch_trainer.input.order.plan import BatchPlan, coverage_note
 from distlaunch_trainer.input.records.record_index import EVERY, FileIndex, Index
 from distlaunch_trainer.input.records.records import _FileTable
@@ -175,10 +175,10 @@ def numbers_of(pipeline, replica, steps, first=0):
 @given(plans(200, replicas=4, steps=8, shards=60), st.integers(0, 400), st.data())
 def test_every_example_is_trained_on_once_in_a_pass(cluster, plan, pool, data):
     x = np.arange(plan.examples)
-    shuffling = Order(seed=pool, shuffle_buffer=pool)
+    options = InputOptions(numbered=True)
     plan_of_one = BatchPlan(plan.examples, plan.global_batch, 1, plan.shards)
     of_all, of_one = (
-        Pipeline(Arrays(x).open(cluster, "", InputOptions(numbered=True)), of_cluster, shuffling)
+        Pipeline(Arrays(x).open(cluster, "", options), of_cluster, seed=pool, shuffle_buffer=pool)
         for of_cluster in (plan, plan_of_one)
     )
     steps = 2 * plan.steps

@@ -12,7 +12,7 @@ import tensorflow as tf
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.errors import DataError, PlanError
 from distlaunch_trainer.input.examples.example_source import Examples, ExampleSource, InputOptions
-from distlaunch_trainer.input.order.pipeline import Order, Pipeline
+from distlaunch_trainer.input.order.pipeline import Pipeline
 from distlaunch_trainer.input.order.plan import (
     BatchPlan,
     TaskBatchPlan,
@@ -248,7 +248,7 @@ def _planned(setup: _Setup, source: Examples, options: RunOptions) -> tuple[Data
             index_bytes=items.index_bytes,
             data_bytes=items.data_bytes,
         )
-    pipeline = Pipeline(items, plan, Order(options.seed, options.shuffle))
+    pipeline = Pipeline(items, plan, seed=options.seed, shuffle_buffer=options.shuffle)
     return _with_static_rows(setup, Data(pipeline, plan, items.facts)), audit
 
 
@@ -356,7 +356,7 @@ def _unshuffled(
             return _with_static_rows(setup, data, source)
         items = _open(setup, source)
         plan = _batch_plan(setup, items, options.global_batch, options.shards)
-        data = Data(Pipeline(items, plan, Order()), plan, items.facts)
+        data = Data(Pipeline(items, plan), plan, items.facts)
         return _with_static_rows(setup, data)
     except PlanError as problem:
         raise PlanError(f"{name} data: {problem}") from problem

@@ -9,7 +9,6 @@ middle without reading what was read before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from math import gcd
 from typing import Any
@@ -34,22 +33,6 @@ _BLOCK_BYTES = 1 << 20  # of a range that is worth a request of its own
 _PIECE_BYTES = 2 << 20  # of what is read at once
 
 
-@dataclass(frozen=True)
-class Order:
-    """In which order a pass takes the examples.
-
-    Attributes
-    ----------
-    seed
-        The seed of the job.
-    shuffle_buffer
-        Examples to shuffle among at least, over all shards together; 0 keeps the order of the data.
-    """
-
-    seed: int = 0
-    shuffle_buffer: int = 0
-
-
 def _no_rows(item: tf.TensorSpec) -> tf.Tensor:
     return tf.zeros([0, *item.shape], item.dtype)
 
@@ -63,23 +46,27 @@ class Pipeline(Batches):
         The examples.
     plan
         Which replica has which.
-    order
-        In which order a pass takes them.
+    seed
+        The seed of the job.
+    shuffle_buffer
+        Examples to shuffle among at least, over all shards together; 0 keeps the order of the data.
     """
 
-    def __init__(self, source: ExampleSource, plan: BatchPlan, order: Order) -> None:
+    def __init__(
+        self, source: ExampleSource, plan: BatchPlan, *, seed: int = 0, shuffle_buffer: int = 0
+    ) -> None:
         self._source = source
         self._plan = plan
-        self._order = order
+        self._shuffle_buffer = shuffle_buffer
         self.batches_ahead = source.options.batches_ahead
-        self._epoch = EpochOrder(plan, self._block_size(), order.seed, order.shuffle_buffer > 0)
+        self._epoch = EpochOrder(plan, self._block_size(), seed, shuffle_buffer > 0)
 
     def _block_size(self) -> int:
         """Return the examples of a block, which do not depend on the cluster."""
         plan, size = self._plan, max(1, self._source.item_bytes)
         longest = -(-plan.examples // plan.shards)
         fitting = _BUFFER_BYTES // (plan.shards * size)
-        wanted = max(-(-self._order.shuffle_buffer // plan.shards), _BLOCK_BYTES // size)
+        wanted = max(-(-self._shuffle_buffer // plan.shards), _BLOCK_BYTES // size)
         return max(1, min(longest, fitting, wanted))
 
     @tf.autograph.experimental.do_not_convert
@@ -264,8 +251,8 @@ class Pipeline(Batches):
 
         def region_items(region: Any, start: Any, stop: Any, skipped: Any) -> Dataset:
             items = self._source.read(start, stop)
-            if self._order.shuffle_buffer:
-                buffer = max(1, -(-self._order.shuffle_buffer // plan.regions))
+            if self._shuffle_buffer:
+                buffer = max(1, -(-self._shuffle_buffer // plan.regions))
                 seed = self._epoch.seed_of(number, region)[0]
                 tf.random.set_seed(1)  # of this graph: with 0, TensorFlow refuses a tensor as seed
                 items = items.shuffle(buffer, seed=seed, reshuffle_each_iteration=False)
