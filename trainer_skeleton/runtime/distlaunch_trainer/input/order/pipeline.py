@@ -17,9 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from distlaunch_trainer.input.batch_rows import count_rows, take_rows, unpacked
-from distlaunch_trainer.input.batches import (
-    Batches,
-)
+from distlaunch_trainer.input.batches import Batches
 from distlaunch_trainer.input.examples.example_source import ExampleSource
 
 from .epoch_order import EpochOrder
