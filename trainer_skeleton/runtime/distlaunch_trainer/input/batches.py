@@ -21,27 +21,13 @@ BatchForm = Literal["divided", "own", "whole"]
 
 
 class Reader(ABC):
-    """Reads the batches of one task, epoch by epoch, or evaluation by evaluation.
+    """Reads the batches of one task, epoch by epoch, or evaluation by evaluation."""
 
-    Attributes
-    ----------
-    iterator
-        The iterator of the batches of this epoch.
-    steps
-        How many there are; None if only reading shows it.
-    may_end_early
-        Whether there may be fewer: `next_batch` reads them then.
-    form
-        The form of the batches.
-    is_for_once
-        Whether each evaluation takes a new reader.
-    """
-
-    iterator: Any
-    steps: int | None
-    may_end_early = False
+    iterator: Any  # of the batches of this epoch
+    steps: int | None  # how many there are; None if only reading shows it
+    may_end_early = False  # whether there may be fewer: `next_batch` reads them then
     form: BatchForm = "divided"
-    is_for_once = False
+    is_for_once = False  # whether each evaluation takes a new reader
 
     @abstractmethod
     def begin(self, step: int, done: int = 0) -> None:
@@ -88,19 +74,10 @@ class Batches(ABC):
     rows in this step; all replicas' rows in this step. Where a replica has no row in a step, its
     batch holds one row and ``rows`` is 0. For an audit something comes last that identifies the
     examples.
-
-    Attributes
-    ----------
-    form
-        The form of the elements, if another.
-    static_rows
-        The rows of each replica in each step, where their number has to be known in advance.
-    batches_ahead
-        Batches that are made ahead.
     """
 
     form: BatchForm = "divided"
-    static_rows: int | None = None
+    static_rows: int | None = None  # of each replica and step, if they must be known in advance
     batches_ahead = tf.data.AUTOTUNE
 
     def batches(self, cluster: Cluster, first_step: int = 0, last_step: int | None = None) -> Any:

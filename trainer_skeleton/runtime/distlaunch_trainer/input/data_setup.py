@@ -38,22 +38,12 @@ Source = Examples | BatchSource
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The data of a run, and its options as these decide them.
-
-    Attributes
-    ----------
-    training, validation, test
-        The data; validation and test may be None.
-    options
-        What stays the same when the run resumes.
-    audit
-        Where to record what is trained on, if an audit is requested.
-    """
+    """The data of a run, and its options as these decide them."""
 
     training: Data
     validation: Data | None
-    options: RunOptions
-    audit: Audit | None
+    options: RunOptions  # what stays the same when the run resumes
+    audit: Audit | None  # where to record what is trained on, if an audit is requested
     test: Data | None = None
 
 

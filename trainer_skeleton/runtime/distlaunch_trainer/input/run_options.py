@@ -20,19 +20,7 @@ _DEFAULT_SHUFFLE = 10_000
 def run_options(settings: Settings, replicas: int, saved: RunOptions | None) -> RunOptions:
     """Return the options of a run before its data are known: 0 for what is to be counted.
 
-    Parameters
-    ----------
-    settings
-        The requested options.
-    replicas
-        Replicas of the cluster.
-    saved
-        The options of the run that is resumed, if there is one.
-
-    Raises
-    ------
-    PlanError
-        If they are others than before.
+    ``saved`` are those of the run that is resumed, if there is one.
     """
     names = {"seed": 0, "shards": DEFAULT_SHARDS, "shuffle": _DEFAULT_SHUFFLE, "steps_per_epoch": 0}
     numbers = {
@@ -61,13 +49,7 @@ def run_options(settings: Settings, replicas: int, saved: RunOptions | None) -> 
 
 
 def with_data(options: RunOptions, data: Data) -> RunOptions:
-    """Return the options with what is known of the data.
-
-    Raises
-    ------
-    DataError
-        If these are other data than before.
-    """
+    """Return the options with what is known of the data; refuse other data than before."""
     examples = data.plan.examples or 0
     if examples and options.examples not in {0, examples}:
         raise DataError(

@@ -96,13 +96,7 @@ class ArraySource(ExampleSource):
 
 
 def _arrays_in(name: str, value: Any) -> Any:
-    """Return a structure of arrays: an array for a list of numbers, a tuple for one of arrays.
-
-    Raises
-    ------
-    DataError
-        If nested lists have different lengths.
-    """
+    """Return a structure of arrays: an array for a list of numbers, a tuple for one of arrays."""
     if isinstance(value, Mapping):
         return {key: _arrays_in(f"{name}[{key!r}]", part) for key, part in value.items()}
     if not isinstance(value, (list, tuple)):

@@ -136,24 +136,12 @@ _ARTICLES = {"int64": "a whole number", "float32": "a number"}
 
 @dataclass(frozen=True)
 class _Table:
-    """The rows of files, as text.
-
-    Attributes
-    ----------
-    columns
-        Names of the columns.
-    rows
-        The values of each row, in the order of `columns`.
-    locations
-        File and line of each row.
-    files
-        Name and CRC-32 of each file.
-    """
+    """The rows of files, as text."""
 
     columns: list[str]
-    rows: list[list[str]]
-    locations: list[tuple[str, int]]
-    files: list[tuple[str, int]]
+    rows: list[list[str]]  # values in the order of `columns`
+    locations: list[tuple[str, int]]  # file and line of each row
+    files: list[tuple[str, int]]  # name and CRC-32 of each
 
     def column(self, name: str) -> list[str]:
         if name not in self.columns:

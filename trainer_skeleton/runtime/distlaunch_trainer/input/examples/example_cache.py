@@ -25,22 +25,13 @@ _USABLE_MEMORY = 0.8
 
 
 class ExampleCache:
-    """Strings by the number of an example, which are added as they are read first.
+    """Strings by the number of an example, which are added as they are read first."""
 
-    Parameters
-    ----------
-    examples
-        Number of examples of all tasks.
-    place
-        ``memory``, or a local folder.
-
-    Raises
-    ------
-    DataError
-        If the folder cannot be written.
-    """
-
-    def __init__(self, examples: int, place: str) -> None:
+    def __init__(
+        self,
+        examples: int,  # of all tasks
+        place: str,  # ``memory``, or a local folder
+    ) -> None:
         self._folder = None if place == IN_MEMORY else _new_folder(place)
         with tf.device("CPU"):
             self._is_kept = tf.Variable(tf.zeros([examples], tf.bool), trainable=False)
@@ -67,17 +58,7 @@ class ExampleCache:
             return tf.identity(values)
 
     def get_or_parse(self, number: tf.Tensor, parse: Callable[[], Any], spec: Any) -> Any:
-        """Return an example, from the cache if it is kept there.
-
-        Parameters
-        ----------
-        number
-            Of the example (scalar, int64).
-        parse
-            Returns the example.
-        spec
-            Its type: a structure of ``tf.TypeSpec``.
-        """
+        """Return an example, from the cache if it is kept there."""
         specs = tf.nest.flatten(spec, expand_composites=True)
 
         def kept() -> list[tf.Tensor]:
@@ -134,13 +115,7 @@ def example_bytes(spec: Any) -> int | None:
 
 
 def check_memory(needed: int) -> None:
-    """Refuse a cache that is larger than the machine's memory.
-
-    Raises
-    ------
-    DataError
-        With both figures.
-    """
+    """Refuse a cache that is larger than the machine's memory."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > memory * _USABLE_MEMORY:
         raise DataError(
@@ -150,13 +125,7 @@ def check_memory(needed: int) -> None:
 
 
 def check_not_random(parse: Any) -> None:
-    """Refuse to cache what a function drew by chance.
-
-    Raises
-    ------
-    DataError
-        If the compiled function draws random numbers.
-    """
+    """Refuse to cache what a compiled function drew by chance."""
     for node in operations_in(parse.graph):
         if node.op.startswith(("Random", "Stateful", "TruncatedNormal", "SampleDistorted")) and (
             not node.op.startswith("StatefulPartitionedCall")

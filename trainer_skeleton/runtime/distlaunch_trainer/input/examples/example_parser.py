@@ -14,35 +14,14 @@ from .example_source import InputOptions
 
 
 class ExampleParser:
-    """From an item, such as a record or a number, to an example.
-
-    Parameters
-    ----------
-    function
-        From an item to an example, of the user.
-    item
-        The type of an item.
-    examples
-        Number of examples of all tasks.
-    tasks
-        Number of tasks.
-    options
-        How to read.
-
-    Attributes
-    ----------
-    function
-        The compiled function.
-    cache
-        The cache, if one is requested.
-    """
+    """From an item, such as a record or a number, to an example."""
 
     def __init__(
         self,
-        function: Callable[[Any], Any],
+        function: Callable[[Any], Any],  # the user's, from an item to an example
         item: tf.TensorSpec,
         *,
-        examples: int,
+        examples: int,  # of all tasks
         tasks: int,
         options: InputOptions,
     ) -> None:

@@ -18,27 +18,13 @@ Dataset = tf.data.Dataset
 
 @dataclass(frozen=True)
 class InputOptions:
-    """How examples are read.
+    """How examples are read."""
 
-    Attributes
-    ----------
-    cache
-        Where parsed examples are kept for the next epochs: ``memory``, a local folder, or None.
-    parallel_reads
-        Ranges of examples read at once per replica; None for 4, and 16 from a bucket.
-    parallel_calls
-        Examples parsed at once per replica; None to let TensorFlow choose.
-    prefetch
-        Batches made ahead per task; None to let TensorFlow choose.
-    numbered
-        Whether batches come with the numbers of their examples, for an audit.
-    """
-
-    cache: str | None = None
-    parallel_reads: int | None = None
-    parallel_calls: int | None = None
-    prefetch: int | None = None
-    numbered: bool = False
+    cache: str | None = None  # of parsed examples: ``memory``, or a local folder
+    parallel_reads: int | None = None  # ranges per replica; None for 4, and 16 from a bucket
+    parallel_calls: int | None = None  # examples parsed at once per replica; None: TensorFlow's
+    prefetch: int | None = None  # batches made ahead per task; None for TensorFlow's choice
+    numbered: bool = False  # whether batches come with the numbers of their examples, for an audit
 
     def without_effect(self, effective: Collection[str]) -> str | None:
         """Return the flag of an option that is set and has no effect, if there is one."""
@@ -82,59 +68,25 @@ class Examples(ABC):
     ) -> ExampleSource:
         """Return the examples to read; a collective.
 
-        Parameters
-        ----------
-        cluster
-            The tasks.
-        fallback_dir
-            Where an index is kept that cannot be written beside the data.
-        options
-            How to read.
-
-        Raises
-        ------
-        DataError
-            If the data cannot be used, or differ between the tasks.
+        An index that cannot be written beside the data is kept in ``fallback_dir``.
         """
 
 
-class ExampleSource(ABC):
-    """Examples that can be read in any order: as vectors of *items*, of which batches are made.
-
-    Attributes
-    ----------
-    examples
-        Number of examples.
-    item_spec
-        The type of an item: a structure of ``tf.TensorSpec``.
-    item_bytes
-        Bytes of an item in memory, on average.
-    options
-        How the examples are read.
-    index_bytes, data_bytes
-        Bytes read to index the data, and of all data; 0 if unknown.
-    reads_at_once
-        Ranges of examples read at once.
-    by_number
-        Whether any example can be had by its number: `items_at` gives items, otherwise `read` and
-        `read_ranges`.
-    is_compressed
-        Whether a file can only be read from its beginning.
-    input_options
-        Which of the options have an effect, besides `InputOptions.prefetch`.
-    facts
-        What ``summary.json`` records of the data, besides the number of examples.
-    """
+class ExampleSource:
+    """Examples that can be read in any order: as vectors of *items*, of which batches are made."""
 
     examples: int
-    item_spec: Any
-    item_bytes: int
+    item_spec: Any  # a structure of ``tf.TensorSpec``
+    item_bytes: int  # in memory, on average
     options: InputOptions
-    facts: dict[str, Any]
-    index_bytes = data_bytes = 0
-    reads_at_once = 0
+    facts: dict[str, Any]  # what ``summary.json`` records, besides the number of examples
+    index_bytes = data_bytes = 0  # read to index the data, and of all data; 0 if unknown
+    reads_at_once = 0  # ranges of examples
+    # Whether any example can be had by its number: `items_at` gives items, otherwise `read` and
+    # `read_ranges`.
     by_number = True
-    is_compressed = False
+    is_compressed = False  # whether a file can only be read from its beginning
+    # Those that have an effect, besides `InputOptions.prefetch`.
     input_options: tuple[str, ...] = ("cache", "parallel_reads", "parallel_calls")
 
     def __init__(self, class_weight: Mapping[int, float] | None) -> None:
@@ -177,13 +129,7 @@ class ExampleSource(ABC):
 
 
 def class_weighting(class_weight: Mapping[int, float] | None) -> Callable[[Any], Any]:
-    """Return what puts the weights of classes beside a batch ``(x, y)``, as ``fit`` does.
-
-    Raises
-    ------
-    DataError
-        If the data has weights of its own, or more than one ``y``; as the function is called.
-    """
+    """Return what puts the weights of classes beside a batch ``(x, y)``, as ``fit`` does."""
     if not class_weight:
         return lambda data: data
     last = max(class_weight) + 1

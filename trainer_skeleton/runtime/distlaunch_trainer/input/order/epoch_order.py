@@ -25,24 +25,12 @@ _PASS, _BLOCKS, _GAP, _REST, _ROWS, _REGIONS, _STREAMS = range(7)
 
 @dataclass(frozen=True)
 class EpochOrder:
-    """The order of the examples of a pass.
-
-    Parameters
-    ----------
-    plan
-        How examples are sharded.
-    block
-        Examples of a block, of which the last round of a pass may have fewer.
-    seed
-        The seed of the job.
-    shuffles
-        Whether the order is shuffled, or that of the data.
-    """
+    """The order of the examples of a pass."""
 
     plan: BatchPlan
-    block: int = 1
-    seed: int = 0
-    shuffles: bool = False
+    block: int = 1  # examples of a block, of which the last round of a pass may have fewer
+    seed: int = 0  # of the job
+    shuffles: bool = False  # or keeps the order of the data
 
     def examples(self, number: tf.Tensor) -> tf.Tensor:
         """Return the example at each position of a pass (vector, int32).
@@ -61,17 +49,7 @@ class EpochOrder:
         return len(self.plan.shards_of(replica)) * self.block
 
     def ranges(self, number: tf.Tensor, replica: int, first_round: int) -> Dataset:
-        """Return the ranges of examples ``(start, stop)`` that a replica reads in a pass.
-
-        Parameters
-        ----------
-        number
-            The pass (scalar, int64).
-        replica
-            The replica.
-        first_round
-            The round to start at.
-        """
+        """Return the ranges of examples ``(start, stop)`` that a replica reads in a pass."""
         shards = np.array(self.plan.shards_of(replica))
         whole = self.full_rounds * self.plan.shards
         blocks = tf.reshape(self._shuffled(whole, _BLOCKS, number), [-1, self.plan.shards])

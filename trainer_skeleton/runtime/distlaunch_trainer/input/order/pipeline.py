@@ -36,22 +36,16 @@ def _no_rows(item: tf.TensorSpec) -> tf.Tensor:
 
 
 class Pipeline(Batches):
-    """The batches of records or arrays that a plan shards.
-
-    Parameters
-    ----------
-    source
-        The examples.
-    plan
-        Which replica has which.
-    seed
-        The seed of the job.
-    shuffle_buffer
-        Examples to shuffle among at least, over all shards together; 0 keeps the order of the data.
-    """
+    """The batches of records or arrays that a plan shards."""
 
     def __init__(
-        self, source: ExampleSource, plan: BatchPlan, *, seed: int = 0, shuffle_buffer: int = 0
+        self,
+        source: ExampleSource,
+        plan: BatchPlan,
+        *,
+        seed: int = 0,
+        # Examples to shuffle among at least, over all shards; 0 keeps the order of the data.
+        shuffle_buffer: int = 0,
     ) -> None:
         self._source = source
         self._plan = plan

@@ -21,29 +21,12 @@ _MOST_REGIONS = 12
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """Which of ``examples`` each of ``replicas`` has, step by step.
+    """Which of ``examples`` each of ``replicas`` has, step by step."""
 
-    Parameters
-    ----------
-    examples
-        Number of examples in one pass over the data.
-    global_batch
-        Rows of one step, over all replicas together.
-    replicas
-        Number of replicas.
-    shards
-        Number of logical shards; fixed for a job, whatever the size of its cluster.
-
-    Raises
-    ------
-    PlanError
-        If some replica would have no rows, or a shard would have to be split.
-    """
-
-    examples: int
-    global_batch: int
+    examples: int  # in one pass over the data
+    global_batch: int  # rows of one step, over all replicas together
     replicas: int = 1
-    shards: int = DEFAULT_SHARDS
+    shards: int = DEFAULT_SHARDS  # logical ones, fixed for a job whatever the size of its cluster
 
     def __post_init__(self) -> None:
         if self.examples < 1:
@@ -127,34 +110,14 @@ class SharedBatchPlan:
     """A user's data set of which all tasks iterate over the same batches.
 
     A step is one batch, of which replica ``r`` of ``R`` has the rows ``r, r + R, r + 2R ...``.
-
-    Parameters
-    ----------
-    global_batch
-        Rows of a batch; batches may also have other sizes.
-    replicas
-        Number of replicas.
-    steps
-        Batches of a pass; None if unknown or endless.
-    examples
-        Rows of a pass; None if unknown or endless.
-    least_rows
-        Rows of the smallest batch; None if unknown.
-    only_last_differs
-        Whether all batches but the last of a pass have `global_batch` rows.
-
-    Raises
-    ------
-    PlanError
-        If there are no batches, or fewer rows in a batch than replicas.
     """
 
-    global_batch: int
+    global_batch: int  # rows of a batch; batches may also have other sizes
     replicas: int = 1
-    steps: int | None = None
-    examples: int | None = None
-    least_rows: int | None = None
-    only_last_differs: bool = False
+    steps: int | None = None  # batches of a pass; None if unknown or endless
+    examples: int | None = None  # rows of a pass; None if unknown or endless
+    least_rows: int | None = None  # of the smallest batch; None if unknown
+    only_last_differs: bool = False  # whether all others of a pass have `global_batch` rows
 
     def __post_init__(self) -> None:
         if self.steps == 0:
@@ -176,24 +139,13 @@ class SharedBatchPlan:
 
 @dataclass(frozen=True)
 class TaskBatchPlan:
-    """A user's data sets, of which each task has its own: a step is one batch of every task.
+    """A user's data sets, of which each task has its own: a step is one batch of every task."""
 
-    Parameters
-    ----------
-    global_batch
-        Rows of a step.
-    replicas
-        Number of replicas.
-    steps
-        Steps of a pass, as many as the longest data set has; None if they are endless.
-    full_steps
-        The first steps of a pass, in which every replica has rows; with `steps` None, 1 if it
-        always has.
-    """
-
-    global_batch: int
+    global_batch: int  # rows of a step
     replicas: int
-    steps: int | None
+    steps: int | None  # of a pass, as many as the longest data set has; None if they are endless
+    # The first steps of a pass, in which every replica has rows; with `steps` None, 1 if it always
+    # has.
     full_steps: int
     examples = None
 

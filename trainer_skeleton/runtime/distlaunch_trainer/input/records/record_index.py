@@ -45,33 +45,15 @@ _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK:
 
 @dataclass(frozen=True)
 class FileIndex:
-    """What one file holds.
-
-    Attributes
-    ----------
-    path
-        The file.
-    size, changed
-        Bytes, and the time of the last change in nanoseconds: when either differs, the file is read
-        again.
-    records
-        Number of records.
-    offsets
-        Byte offset of records 0, ``EVERY``, 2 · ``EVERY`` ...; of the unpacked data for a GZIP
-        file.
-    compression
-        ``""`` or ``"GZIP"``.
-    first
-        The first record that is used; `records` are used from there on.
-    """
+    """What one file holds; it is read again when its size or time of change differs."""
 
     path: str
-    size: int
-    changed: int
+    size: int  # bytes
+    changed: int  # the time of the last change in nanoseconds
     records: int
-    offsets: array[int]
-    compression: str
-    first: int = 0
+    offsets: array[int]  # of records 0, ``EVERY``, 2 · ``EVERY`` ...; unpacked bytes of a GZIP file
+    compression: str  # ``""`` or ``"GZIP"``
+    first: int = 0  # the first record that is used; `records` are used from there on
 
     @property
     def used_bytes(self) -> int:
@@ -97,18 +79,10 @@ class FileIndex:
 
 @dataclass(frozen=True)
 class Index:
-    """What the files of a pattern hold.
+    """What the files of a pattern hold."""
 
-    Attributes
-    ----------
-    files
-        The files, sorted by path; those of a split may be parts of files.
-    bytes_read
-        Bytes of data that this task has read for it; the others have read the rest.
-    """
-
-    files: list[FileIndex]
-    bytes_read: int
+    files: list[FileIndex]  # sorted by path; those of a split may be parts of files
+    bytes_read: int  # of data, by this task; the others have read the rest
 
 
 def index_files(pattern: str | Sequence[str], cluster: Cluster, fallback_dir: str) -> Index:
@@ -116,11 +90,6 @@ def index_files(pattern: str | Sequence[str], cluster: Cluster, fallback_dir: st
 
     The result is kept in a file beside the data (in ``fallback_dir`` where that is read-only) and
     reused for files whose size and time of change are still the same.
-
-    Raises
-    ------
-    DataError
-        If no file matches, the tasks see different files, or a file is damaged or no regular file.
     """
     files = list_files(pattern)
     pattern = pattern if isinstance(pattern, str) else pattern[0]
@@ -166,19 +135,13 @@ def _last_part(path: str) -> str:
 
 
 def _stat(path: str) -> tuple[int, int]:
-    """Return a file's size and the time of its last change in nanoseconds.
-
-    Raises
-    ------
-    DataError
-        If it is no regular file: a named pipe would never end.
-    """
+    """Return a file's size and the time of its last change in nanoseconds."""
     if is_remote(path):
         remote = tf.io.gfile.stat(path)
         return int(remote.length), int(remote.mtime_nsec)
     local = Path(path).stat()  # TensorFlow's own has the time in whole seconds
     kind = stat.S_IFMT(local.st_mode)
-    if kind != stat.S_IFREG:
+    if kind != stat.S_IFREG:  # a named pipe would never end
         raise DataError(
             f"{path} is {_KINDS.get(kind, 'a device')}, and data are read from regular files: "
             f"remove it, or change the pattern in trainer/data.py"
@@ -223,13 +186,7 @@ def _scan_together(
 
 
 def scan(path: str, size: int, changed: int) -> FileIndex:
-    """Read the lengths of all records of one file.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read, is cut off or has a damaged length.
-    """
+    """Read the lengths of all records of one file."""
     try:
         with _open(path) as file:
             compression = "GZIP" if file.read(2) == b"\x1f\x8b" else ""

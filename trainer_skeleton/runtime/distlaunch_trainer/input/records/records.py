@@ -289,29 +289,15 @@ class RecordSource(ExampleSource):
 
 @dataclass(frozen=True)
 class _FileTable:
-    """Which file has which examples, and where to enter it, as tensors.
-
-    Attributes
-    ----------
-    paths, compressions
-        Of each file (vectors of strings).
-    begins, ends
-        The first and one past the last example of each file (vectors, int64).
-    firsts
-        The record of each file that is its first example (vector, int64).
-    first_entries
-        The place of each file's first offset in ``offsets`` (vector, int64).
-    offsets
-        Byte offsets of every so many records (vector, int64).
-    """
+    """Which file has which examples, and where to enter it, as vectors."""
 
     paths: tf.Tensor
     compressions: tf.Tensor
-    begins: tf.Tensor
-    ends: tf.Tensor
-    firsts: tf.Tensor
-    first_entries: tf.Tensor
-    offsets: tf.Tensor
+    begins: tf.Tensor  # the first example of each file (int64)
+    ends: tf.Tensor  # one past its last example
+    firsts: tf.Tensor  # the record that is its first example
+    first_entries: tf.Tensor  # the place of its first offset in `offsets`
+    offsets: tf.Tensor  # byte offsets of every so many records
 
     @classmethod
     def of(cls, files: list[FileIndex]) -> _FileTable:

@@ -23,33 +23,17 @@ Dataset = tf.data.Dataset
 
 
 class SharedBatches(Batches):
-    """The replicas' rows of batches that are the same on all tasks.
-
-    Parameters
-    ----------
-    source
-        The batches.
-    plan
-        How they are sharded.
-    pass_steps
-        Batches after which the order of the data begins from its start on resuming.
-    is_regular
-        Whether all batches have as many rows by their type.
-    comparison
-        Compares the first batch with those of other tasks.
-    is_divided
-        Whether the source has this task's rows of the batches alone, see `divide_work`.
-    """
+    """The replicas' rows of batches that are the same on all tasks."""
 
     def __init__(
         self,
         source: BatchSource,
         plan: SharedBatchPlan,
-        pass_steps: int,
+        pass_steps: int,  # batches after which the data begin from their start on resuming
         *,
-        is_regular: bool,
-        comparison: RowComparison | None = None,
-        is_divided: bool = False,
+        is_regular: bool,  # whether all batches have as many rows by their type
+        comparison: RowComparison | None = None,  # of the first batch with those of other tasks
+        is_divided: bool = False,  # whether the source has this task's rows alone: `divide_work`
     ) -> None:
         self._is_divided = is_divided
         self._source = source
@@ -134,21 +118,16 @@ def divided(
 
 
 class TaskBatches(Batches):
-    """The replicas' rows of batches that only this task has.
-
-    Parameters
-    ----------
-    source
-        The batches.
-    pass_steps
-        Steps after which the order of the data begins from its start.
-    idle
-        Steps of a pass in which other tasks have batches, and this one has none any more.
-    """
+    """The replicas' rows of batches that only this task has."""
 
     form = "own"
 
-    def __init__(self, source: BatchSource, pass_steps: int, idle: int) -> None:
+    def __init__(
+        self,
+        source: BatchSource,
+        pass_steps: int,  # after which the data begin from their start
+        idle: int,  # steps of a pass in which other tasks have batches, and this one none any more
+    ) -> None:
         self._source = source
         self._pass_steps = pass_steps
         self._idle = idle

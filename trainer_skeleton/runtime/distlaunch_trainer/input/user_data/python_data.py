@@ -26,21 +26,9 @@ _SAMPLE_BATCHES = 2  # which give types and shapes, as under fit
 def py_dataset_source(data: keras.utils.PyDataset, seed: int, *, shuffles: bool) -> BatchSource:
     """Return a PyDataset as a source of batches.
 
-    Parameters
-    ----------
-    data
-        The user's. Its hooks ``on_epoch_begin`` and ``on_epoch_end`` are called around each pass
-        (the end when the next pass begins, so not that of the last one), and before a resumed run
-        enters a pass, around all earlier ones.
-    seed
-        The seed of the run.
-    shuffles
-        Whether each pass takes the batches in an order of its own, as under ``fit``.
-
-    Raises
-    ------
-    DataError
-        If it has no batches, or not the same structure in all of them.
+    Its hooks ``on_epoch_begin`` and ``on_epoch_end`` are called around each pass (the end when the
+    next pass begins, so not that of the last one), and before a resumed run enters a pass, around
+    all earlier ones. With ``shuffles`` each pass has an order of its own, as under ``fit``.
     """
     size = data.num_batches
     numbers = count() if size is None else range(size)
@@ -79,20 +67,7 @@ def py_dataset_source(data: keras.utils.PyDataset, seed: int, *, shuffles: bool)
 
 
 def generator_source(generator: Iterator[Any], restart: Callable[[], Iterator[Any]]) -> BatchSource:
-    """Return a generator of batches as a source of batches without an end.
-
-    Parameters
-    ----------
-    generator
-        The user's.
-    restart
-        Returns another generator; called when one has ended.
-
-    Raises
-    ------
-    DataError
-        If it yields nothing, or batches of different structures.
-    """
+    """Return a generator of batches as a source without an end, for which it is restarted."""
     sample = list(islice(generator, _SAMPLE_BATCHES))
     batches = _Batches(sample, "generator")
     generators = chain([chain(sample, generator)], (restart() for _ in count()))

@@ -52,23 +52,14 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class DataFacts:
-    """What is known of a data set before it is read.
+    """What is known of a data set before it is read."""
 
-    Attributes
-    ----------
-    batches
-        Their number, as ``cardinality()`` returns it.
-    sources
-        A fingerprint of the arrays and file names that it begins with, and of the parts of these
-        that are taken, e.g. by ``shard()``.
-    is_python, is_random
-        Whether Python code, or random operations, make or change its rows.
-    """
-
-    batches: int
+    batches: int  # as ``cardinality()`` returns it
+    # A fingerprint of the arrays and file names that it begins with, and of the parts of these that
+    # are taken, e.g. by ``shard()``.
     sources: str
-    is_python: bool
-    is_random: bool
+    is_python: bool  # whether Python code makes or changes its rows
+    is_random: bool  # whether random operations do
 
 
 def facts_of(dataset: tf.data.Dataset) -> DataFacts:
@@ -140,10 +131,7 @@ class RowComparison:
     def after(self, position: tf.Tensor, data: Any, value: tf.Tensor) -> tf.Tensor:
         """Return a value when the tasks' batches at position 0 have been compared.
 
-        Raises
-        ------
-        tf.errors.OpError
-            If they differ, see `problem`.
+        If they differ, a ``tf.errors.OpError`` is raised; see `problem`.
         """
         parts = data if isinstance(data, tuple) else (data,)
         x, y = parts[:1], parts[1:2]

@@ -26,37 +26,18 @@ Dataset = tf.data.Dataset
 
 def open_batches(
     source: BatchSource,
-    policy: str,
+    policy: str,  # ``data`` or ``off``
     cluster: Cluster,
     report: Report,
     *,
-    steps_per_epoch: int = 0,
+    steps_per_epoch: int = 0,  # if the user has set them
     first_step: int = 0,
 ) -> Data:
     """Shard a user's batches; a collective.
 
     The data are read once to count the batches only if nothing else gives their number: neither the
-    type of the data set, nor `steps_per_epoch` in a run that starts from scratch.
-
-    Parameters
-    ----------
-    source
-        The batches.
-    policy
-        ``data`` or ``off``.
-    cluster, report
-        The tasks, and where to log what a policy makes of the data.
-    steps_per_epoch
-        Steps of an epoch if the user has set them, otherwise 0.
-    first_step
-        The step from which a run is resumed; it has to be known in which pass this is.
-
-    Raises
-    ------
-    DataError
-        If there are no batches, other ones on other tasks, or no end and no `steps_per_epoch`.
-    PlanError
-        If they cannot be sharded so.
+    type of the data set, nor `steps_per_epoch` in a run that starts from scratch. In a resumed run
+    it has to be known in which pass `first_step` is.
     """
     batch, is_regular = _batch_size(source, cluster)
     sharding = _Sharding(source, batch, cluster, report, is_regular=is_regular)

@@ -20,33 +20,16 @@ Dataset = tf.data.Dataset
 
 @dataclass(frozen=True)
 class BatchSource:
-    """Batches that the user has made, of any rank, size and shape.
+    """Batches that the user has made, of any rank, size and shape."""
 
-    Attributes
-    ----------
-    one_pass
-        The batches of one pass over the data, or of all passes if these have no end.
-    passes
-        From the number of a pass, and of a batch in it, to all batches from there on, without end.
-    kind
-        For messages: ``data set``, ``PyDataset`` or ``generator``.
-    batch
-        Rows of the first batch; 0 if unknown.
-    length_problem
-        Why ``one_pass`` has no end, for messages.
-    is_shardable
-        Whether TensorFlow may shard its files.
-    resumes_exactly
-        Whether a run that is resumed gets the examples that it would have got.
-    """
-
-    one_pass: Dataset
+    one_pass: Dataset  # the batches of one pass over the data, or of all if these have no end
+    # From the number of a pass, and of a batch in it, to all batches from there on, without end.
     passes: Callable[[int, int], Dataset]
-    kind: str = "data set"
-    batch: int = 0
-    length_problem: str = "has no end"
-    is_shardable: bool = True
-    resumes_exactly: bool = False
+    kind: str = "data set"  # for messages; or ``PyDataset`` or ``generator``
+    batch: int = 0  # rows of the first batch; 0 if unknown
+    length_problem: str = "has no end"  # why, for messages
+    is_shardable: bool = True  # whether TensorFlow may shard its files
+    resumes_exactly: bool = False  # whether a resumed run gets the examples it would have got
 
     @property
     def is_endless(self) -> bool:

@@ -56,16 +56,8 @@ def divide_work(
 ) -> Divided | None:
     """Return the rows ``task, task + tasks ...`` of each batch, of which only these are made.
 
-    None is returned where that cannot be done so that all rows stay the same.
-
-    Parameters
-    ----------
-    batches
-        The data set.
-    task, tasks
-        The task, and how many there are.
-    rows_of_pass
-        Its rows, where it has been read to count them.
+    None is returned where that cannot be done so that all rows stay the same. ``rows_of_pass`` is
+    known where the data set has been read to count them.
     """
     known = rows_in_batches(batches)
     specs = tf.nest.flatten(batches.element_spec)
@@ -206,16 +198,8 @@ def _is_stateful(name: str) -> bool:
 def _counted(own: Dataset, rows: int, size: int, drops: bool, task: int) -> Dataset:
     """Return a task's batches with their rows, and those of all tasks.
 
-    Parameters
-    ----------
-    own
-        The task's batches of a pass.
-    rows, size
-        Rows of a pass (negative if it has no end) and of a global batch.
-    drops
-        Whether a last batch that is smaller is left out.
-    task
-        The task.
+    A pass has ``rows`` (negative if it has no end), a global batch ``size``; a last batch that is
+    smaller may be left out (``drops``).
     """
 
     def counted(_: tf.Tensor, data: Any) -> tuple[Any, ...]:
