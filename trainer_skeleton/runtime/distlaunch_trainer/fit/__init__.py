@@ -10,7 +10,7 @@
 ``session``      its calls of ``fit``, ``evaluate`` and ``predict``, which run the trainer's loop
 ``keras_data``   the data of a call, read as Keras reads them
 ``prediction``   ``predict`` on several tasks
-``legacy``       the calls of scripts of tf_keras; ``agreement``: when their tasks agree to stop
+``legacy``       the calls of scripts of tf_keras
 ``interception`` the arguments of a script's calls
 ``chief_files``  files that only the chief writes
 ``project``      a project's model under plain ``fit``, for comparisons; ``plain_fit``

@@ -36,11 +36,12 @@ from distlaunch_trainer.task.storage import (
     write_whole,
 )
 
-from .agreement import Agreement, Vote
 from .interception import intercepted, set_verbosity
 from .session import AFTER_FIT, Session
 
 _SAVED_MODEL = "saved_model.pb"
+_AGREE_SECONDS = 0.5  # more often would cost time
+_MAX_BATCHES_BETWEEN = 10_000
 
 
 @dataclass(frozen=True)
@@ -245,6 +246,39 @@ def _put_before(history: Any, records: Sequence[Mapping[str, Any]], first: int) 
         history.history[name] = before + history.history.get(name, [])
 
 
+class _Agreement:
+    """The votes of all tasks on whether to stop, about every half second."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._batches = 0
+        self._due = 1
+        self._interval = 1
+        self._last = time.perf_counter()
+
+    def restart_clock(self) -> None:
+        """Leave out the time since the last vote, as no batches were trained in it."""
+        self._last = time.perf_counter()
+
+    def is_due(self) -> bool:
+        """Count a batch; return whether all tasks vote after it."""
+        self._batches += 1
+        return self._batches >= self._due
+
+    def reach(self, *, must_stop: bool, loss: float) -> tuple[bool, float]:
+        """Return whether a task wants to stop, and the mean of all losses; a collective."""
+        seconds = max(time.perf_counter() - self._last, 1e-6) / self._interval
+        batches = min(_AGREE_SECONDS / seconds, 4 * self._interval, _MAX_BATCHES_BETWEEN)
+        # The chief's clock counts: all tasks must vote after the same batch.
+        proposal = batches if self._cluster.role.is_chief else 0.0
+        own = np.array([must_stop, loss, proposal], np.float64)
+        stops, total, batches = self._cluster.all_reduce_sum(own).tolist()
+        self._interval = max(1, int(batches))
+        self._due = self._batches + self._interval
+        self._last = time.perf_counter()
+        return bool(stops), total / self._cluster.role.num_workers
+
+
 class _Progress(tf_keras.callbacks.Callback):
     """The last callback of a call of ``fit``; every task has one."""
 
@@ -265,7 +299,7 @@ class _Progress(tf_keras.callbacks.Callback):
         self._first_step = session.step
         self._started = time.perf_counter()
         self._seconds: float | None = None
-        self._agreement = Agreement(session.cluster)
+        self._agreement = _Agreement(session.cluster)
 
     def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002 - the arguments of Keras
         session = self._session
@@ -337,11 +371,11 @@ class _Progress(tf_keras.callbacks.Callback):
 
     def _agree(self, loss: float) -> None:
         session = self._session
-        agreed = self._agreement.reach(Vote(session.stop.received, must_end=False, loss=loss))
-        if math.isfinite(agreed.loss):
+        must_stop, loss = self._agreement.reach(must_stop=session.stop.received, loss=loss)
+        if math.isfinite(loss):
             epoch = len(session.epochs) + 1
-            session.report.event("step", step=session.step, epoch=epoch, loss=agreed.loss)
-        if agreed.must_stop:
+            session.report.event("step", step=session.step, epoch=epoch, loss=loss)
+        if must_stop:
             raise TrainingStopped(
                 f"stopped by a signal at step {session.step}: the last whole epoch is saved"
             )
