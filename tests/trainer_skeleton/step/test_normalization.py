@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import keras
 import pytest
+import tensorflow as tf
 
-from distlaunch_trainer.step import local_updates
+from distlaunch_trainer.step.model_replicas import ModelReplicas
 from distlaunch_trainer.step.normalization import BatchNormalizations, replica_count_warnings
+from distlaunch_trainer.step.step_context import StepRows
 
 layers = keras.layers
 
@@ -55,7 +57,10 @@ def test_frozen_weights_are_no_statistics():
     trained = layers.BatchNormalization()
     both = model(frozen, trained)
     expected = [trained.moving_mean.path, trained.moving_variance.path]
-    assert [v.path for v in local_updates.statistics(both)] == expected
+    rows = StepRows(tf.constant(0), tf.constant(1), 2, may_be_empty=True)
+    copied = ModelReplicas(both, tf.distribute.get_strategy()).snapshot(rows)
+    metrics = [v.path for metric in both.metrics for v in metric.variables]
+    assert [v.path for v, _ in copied] == [*expected, *metrics]
     assert [v.path for v in BatchNormalizations(both, 2).moving_statistics] == expected
     together = BatchNormalizations(both, 2, synchronize=True)
     assert together.moving_statistics == []

@@ -11,18 +11,21 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from distlaunch_trainer import keras_compat
 from distlaunch_trainer.input.batch_rows import count_rows, map_tensors
 
 from . import step_context
 from .all_reduce import sum_over_replicas, weigh
 from .custom_steps import CustomSteps, TrainStep
-from .local_updates import LocalUpdates
-from .losses import Losses
+from .losses import Losses, per_step_counters
 from .normalization import BatchNormalizations
 from .random_draws import seed_replica
 from .replica_metrics import ReplicaMetrics
 from .step_context import StepRows
 from .step_timing import StepTimer, has_clock
+
+Snapshot = list[tuple[Any, tf.Tensor]]
+"""Variables, and the values that they had."""
 
 
 class ModelReplicas:
@@ -73,7 +76,7 @@ class ModelReplicas:
         self.normalizations = BatchNormalizations(model, self.count, synchronize=synchronize)
         self.custom = CustomSteps(model, self.count, train_step)
         self.metrics = ReplicaMetrics(model, strategy)
-        self.local_updates = LocalUpdates(model, self.normalizations, self.metrics)
+        self._per_step_counters = per_step_counters(model)
 
     def run(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function on each replica; return what this task's first replica returns."""
@@ -103,6 +106,27 @@ class ModelReplicas:
             data = map_tensors(_with_any_rows, data)
         with step_context.extended(rows=rows, timer=self.timer):
             yield data, rows
+
+    def snapshot(self, rows: StepRows) -> Snapshot:
+        """Return the variables that `rescale` corrects after a forward pass, and their values."""
+        changed = self._per_step_counters
+        if rows.may_be_empty:
+            changed = [*self._local_statistics(), *self.metrics.variables]
+        return [(variable, tf.identity(variable.value)) for variable in changed]
+
+    def rescale(self, before: Snapshot, rows: StepRows) -> None:
+        """Scale what this replica counted per step by its rows, and undo updates without rows."""
+        for variable, value in before:
+            if any(variable is counter for counter in self._per_step_counters):
+                change = (variable.value - value) * rows.local_fraction(variable.dtype)
+                variable.assign(value + change)
+            else:
+                variable.assign(tf.where(rows.local_rows > 0, variable.value, value))
+
+    def _local_statistics(self) -> list[Any]:
+        """Return the weights that a replica changes by its rows alone."""
+        common = [v for layer in self.normalizations.synchronized for v in layer.variables]
+        return [v for v in _statistics(self.model) if not any(v is other for other in common)]
 
     def count_rows(self, batch: Any, *, is_whole: bool) -> tuple[Any, tf.Tensor, tf.Tensor]:
         """Return a replica's batch of its own with its rows, and those of all replicas.
@@ -154,6 +178,12 @@ class ModelReplicas:
                 variable.assign(value / self.count)
 
         self.strategy.run(average)
+
+
+def _statistics(model: keras.Model) -> list[Any]:
+    """Return the weights that a forward pass may change; frozen layers change none."""
+    layers = [layer for layer in keras_compat.all_layers(model) if layer.trainable]
+    return [v for layer in layers for v in keras_compat.own_non_trainable_variables(layer)]
 
 
 def _constant_rows(data: Any) -> int | None:

@@ -19,9 +19,9 @@ from distlaunch_trainer.keras_compat import keras_optimizers, keras_random
 from distlaunch_trainer.keras_compat.keras_optimizers import use_cross_replica_cond
 
 from .custom_steps import TrainStep
-from .evaluation_step import EvaluationStep
 from .model_replicas import ModelReplicas
-from .replica_metrics import StepLogs
+from .replica_metrics import StepLogs, flatten
+from .step_context import StepRows
 from .step_timing import host_variable
 from .training_step import TrainingStep
 
@@ -97,7 +97,7 @@ class StepFunctions:
         keras_optimizers.disable_gradient_aggregation(model.optimizer)
         use_cross_replica_cond()
         self._training_step = TrainingStep(self._replicas)
-        self._evaluation_step = EvaluationStep(self._replicas)
+        self._evaluation_logs = StepLogs()
         self.timer = self._replicas.timer
         self._updates = self._skipped = None
         if isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer):
@@ -183,7 +183,7 @@ class StepFunctions:
             The form of the batches.
         """
         others = self._test_function(batches, steps, has_empty_replicas, form)
-        self._last_logs = self._evaluation_step.logs, others
+        self._last_logs = self._evaluation_logs, others
 
     def logs(self) -> dict[str, Any]:
         """Return the logs of the steps so far: numbers, or arrays if a metric has several."""
@@ -278,9 +278,33 @@ class StepFunctions:
 
         def evaluate(number: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, ...]:
             batch = get_batch()
-            return number + 1, self._replicas.run(self._evaluation_step, batch, has_empty_replicas)
+            others = self._replicas.run(self._evaluate_replica, batch, has_empty_replicas)
+            return number + 1, others
 
         return _repeat(evaluate, steps)[0]
+
+    @tf.autograph.experimental.do_not_convert
+    def _evaluate_replica(self, batch: Any, has_empty_replicas: bool) -> tf.Tensor:
+        """Evaluate one replica's part of a step; return the logs that are no metrics."""
+        replicas, logs = self._replicas, self._evaluation_logs
+        with replicas.step(batch, may_be_empty=has_empty_replicas) as (data, rows):
+            others = self._count(data, rows)
+            return replicas.mean_over_rows(others, rows) if logs.others else others
+
+    def _count(self, data: Any, rows: StepRows) -> tf.Tensor:
+        """Count a replica's rows in the metrics; return its logs that are no metrics."""
+        replicas, logs = self._replicas, self._evaluation_logs
+        before = replicas.snapshot(rows)
+        if replicas.custom.has_test_step:
+            results = replicas.custom.test(data, rows)
+            replicas.rescale(before, rows)
+            return logs.vector(flatten(results), replicas.metrics.local_results())
+        x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
+        predicted = replicas.model(x, training=False)
+        share = replicas.losses.share(x, y, predicted, weights, rows, training=False)
+        replicas.rescale(before, rows)
+        replicas.metrics.count_local_loss(share.loss_to_report, rows)
+        return replicas.metrics.count(logs, rows, x, y, predicted, weights)
 
     def _results(self) -> dict[str, tf.Tensor]:
         """Return the metrics over all replicas."""

@@ -170,16 +170,16 @@ class TrainingStep:
     def _train_replica_by_function(self, batch: Any, has_empty_replicas: bool) -> tf.Tensor:
         """Train one replica's part of a step by the user's function; return its share."""
         with self.replicas.step(batch, may_be_empty=has_empty_replicas) as (data, rows):
-            before = self.replicas.local_updates.snapshot(rows)
+            before = self.replicas.snapshot(rows)
             share = self.replicas.custom.call_function(data, rows)
-            self.replicas.local_updates.rescale(before, rows)
+            self.replicas.rescale(before, rows)
             self.replicas.metrics.count_local_loss(share, rows)
             return tf.cast(share, tf.float32)
 
     def _train_replica_by_model(self, data: Any, rows: StepRows) -> tuple[tf.Tensor, tf.Tensor]:
-        before = self.replicas.local_updates.snapshot(rows)
+        before = self.replicas.snapshot(rows)
         logs = self.replicas.custom.train(data, rows)
-        self.replicas.local_updates.rescale(before, rows)
+        self.replicas.rescale(before, rows)
         others = self.logs.vector(flatten(logs), self.replicas.metrics.local_results())
         loss = logs.get("loss", next(iter(logs.values()), 0.0))
         numbers = tf.concat([[tf.reduce_mean(tf.cast(loss, tf.float64))], others], 0)
@@ -216,7 +216,7 @@ class TrainingStep:
     def _gradients(self, data: Any, rows: StepRows) -> _LocalResults:
         replicas, optimizer = self.replicas, self._model.optimizer
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
-        before = replicas.local_updates.snapshot(rows)
+        before = replicas.snapshot(rows)
         # A sum overflows where a mean does not, and accumulated sums have different divisors.
         is_scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
         may_divide_later = not is_scaled and self.accumulation is None
@@ -226,7 +226,7 @@ class TrainingStep:
                 *(x, y, predicted, weights, rows), training=True, may_divide_later=may_divide_later
             )
             scaled = optimizer.scale_loss(share.loss_to_differentiate)
-        replicas.local_updates.rescale(before, rows)
+        replicas.rescale(before, rows)
         others = replicas.metrics.count(self.logs, rows, x, y, predicted, weights)
         gradients = tape.gradient(scaled, self._model.trainable_variables)
         return _LocalResults(gradients, share.loss_to_report, share.divisor, others)
