@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-pytestmark = pytest.mark.slow
+from distlaunch_trainer import distributed_fit
 
 TWICE = """
 import keras
@@ -26,6 +26,7 @@ except TrainerError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_process_trains_once(run_code, tmp_path):
     result = run_code(TWICE)
     assert result.code == 0, result.text
@@ -33,3 +34,8 @@ def test_a_process_trains_once(run_code, tmp_path):
     summary = json.loads((tmp_path / "job/summary.json").read_text())
     assert (summary["replicas"], len(summary["epochs"])) == (1, 2)
     assert (tmp_path / "job/model/model.keras").is_file()
+
+
+def test_an_option_of_the_training_loop_is_refused():
+    with pytest.raises(TypeError, match=r"no option epochs: .* take job_dir, resume, "):
+        distributed_fit(epochs=3).__enter__()

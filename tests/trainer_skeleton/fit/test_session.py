@@ -7,6 +7,7 @@ import pytest
 
 from distlaunch_trainer.fit.script_models import ScriptModels
 from distlaunch_trainer.fit.session import Session
+from distlaunch_trainer.options import Settings
 
 
 class Unbuilt(keras.Model):
@@ -22,7 +23,7 @@ def warnings():
 @pytest.fixture
 def session(cluster, warnings):
     report = SimpleNamespace(warn=warnings.append)
-    return Session(cluster, report, stop=None, checkpoints_dir="checkpoints")
+    return Session(cluster, report, None, "checkpoints", Settings())
 
 
 def test_a_model_that_keras_cannot_save_is_a_warning(session, warnings, tmp_path):

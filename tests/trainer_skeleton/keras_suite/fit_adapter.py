@@ -10,6 +10,7 @@ from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.cluster.role import Role
 from distlaunch_trainer.fit.session import Session
+from distlaunch_trainer.options import Settings
 from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.step import random_draws
 from distlaunch_trainer.task.stop_signal import StopSignal
@@ -20,7 +21,7 @@ def replace_fit() -> Session:
     random_draws.install()
     folder = tempfile.mkdtemp(prefix="distlaunch-")
     cluster = Cluster(Role(), tf.distribute.get_strategy())
-    session = Session(cluster, new_report(), StopSignal(), checkpoints_dir=folder)
+    session = Session(cluster, new_report(), StopSignal(), folder, Settings())
     session.install(TensorFlowTrainer)
     return session
 

@@ -244,8 +244,9 @@ class Settings:
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> Settings:
-        """Take the trainer's own options from parsed arguments, which may have others too."""
-        return cls(**{each.name: getattr(options, each.name) for each in fields(cls)})
+        """Take the options of these names from parsed arguments, which may have others too."""
+        values = vars(options)
+        return cls(**{each.name: values[each.name] for each in fields(cls) if each.name in values})
 
 
 def parser(

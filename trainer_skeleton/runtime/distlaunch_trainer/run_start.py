@@ -81,20 +81,12 @@ def join_run(options: argparse.Namespace) -> JoinedRun:
     StorageError
         If the job folder cannot be read or written.
     """
-    keras_compat.check_version()
     settings, role = Settings.of(options), role_from(os.environ)
     is_evaluator = role.type == "evaluator"
     if is_evaluator:
         role, settings = as_evaluator(role, settings)
     folders = folders_from(settings.job_dir, os.environ)
-    report = Report(role, folders.logs)
-    stop_signal.end_if_pending()
-    devices.prepare(
-        role.name,
-        os.environ,
-        allow_cpu=settings.allow_cpu,
-        memory_growth=settings.gpu_memory_growth,
-    )
+    report = start_task(role, folders, settings)
     cluster, servers = _connect(role, settings, report)
     random_draws.install(same=settings.same_random)
     stop = StopSignal()
@@ -130,6 +122,28 @@ def join_run(options: argparse.Namespace) -> JoinedRun:
     )
 
 
+def start_task(role: Role, folders: Folders, settings: Settings) -> Report:
+    """Check Keras and the devices of this task before the tasks meet; return where it reports.
+
+    Raises
+    ------
+    ModelError
+        If this version of Keras is not supported.
+    DeviceError
+        If there are fewer GPUs than expected, and ``allow_cpu`` is not set.
+    """
+    keras_compat.check_version()
+    report = Report(role, folders.logs)
+    stop_signal.end_if_pending()
+    devices.prepare(
+        role.name,
+        os.environ,
+        allow_cpu=settings.allow_cpu,
+        memory_growth=settings.gpu_memory_growth,
+    )
+    return report
+
+
 def _connect(role: Role, settings: Settings, report: Report) -> tuple[Cluster, Servers | None]:
     """Form the cluster; with parameter servers the chief is one of its own."""
     if not coordinates(role, settings):
@@ -158,20 +172,20 @@ def checkpoint_to_read(
         return None
     if settings.evaluate:
         return read_checkpoint(settings.evaluate, report)
-    if _resumes(settings):
+    if resumes(settings):
         return checkpoints.latest()
     checkpoints.clear()
     return None
 
 
-def _resumes(settings: Settings) -> bool:
+def resumes(settings: Settings) -> bool:
     """Return whether checkpoints of the job folder count: always for restarted tasks."""
     return settings.resume or (os.environ.get("DISTLAUNCH_RESTARTS") or "0") != "0"
 
 
 def _state_to_evaluate(checkpoints: Checkpoints, settings: Settings) -> TrainingState | None:
     """Return the state of the run that is resumed, if the chief resumes one: for its precision."""
-    latest = checkpoints.latest() if _resumes(settings) else None
+    latest = checkpoints.latest() if resumes(settings) else None
     return latest.state if latest else None
 
 

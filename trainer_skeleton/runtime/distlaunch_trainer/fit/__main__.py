@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from distlaunch_trainer.options import add_option
+from distlaunch_trainer.options import Settings, add_option
 from distlaunch_trainer.process import launch
 
 from .program import LEGACY_KERAS, Program
@@ -50,9 +50,9 @@ def main(arguments: list[str] | None = None) -> int:
 
     def train(options: argparse.Namespace) -> None:
         # TensorFlow is imported here, so that wrong options are reported at once.
-        from .script import FitOptions, run_program
+        from .script import run_program
 
-        run_program(Program.of(options), FitOptions.of(options))
+        run_program(Program.of(options), Settings.of(options))
 
     options = parser()
     parsed = options.parse_args(arguments)

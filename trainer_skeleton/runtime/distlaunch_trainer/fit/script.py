@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +16,6 @@ import keras
 import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
-from distlaunch_trainer.cluster import devices
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.cluster.role import Role, role_from
 from distlaunch_trainer.cluster.strategy import connect, describe
@@ -25,9 +23,11 @@ from distlaunch_trainer.errors import TrainerError
 from distlaunch_trainer.input.downloads import share_downloads
 from distlaunch_trainer.input.user_data.user_dataset import keep_order
 from distlaunch_trainer.keras_compat import fit_calls
-from distlaunch_trainer.report.report import Report, write_summary
+from distlaunch_trainer.options import Settings
+from distlaunch_trainer.report.report import write_summary
+from distlaunch_trainer.run_start import resumes, start_task
 from distlaunch_trainer.step import random_draws
-from distlaunch_trainer.task import explain, stop_signal
+from distlaunch_trainer.task import explain
 from distlaunch_trainer.task.job_folders import Folders, folders_from
 from distlaunch_trainer.task.stop_signal import StopSignal
 from distlaunch_trainer.task.storage import is_remote, make_folder, remove
@@ -51,48 +51,13 @@ _LEGACY_NOTE = (
 
 _sessions: list[Session] = []  # of this process, one at most
 
-
-@dataclass(frozen=True)
-class FitOptions:
-    """How ``fit`` of a script trains.
-
-    Attributes
-    ----------
-    job_dir
-        Folder or ``gs://`` URL to write to; None for that of ``AIP_MODEL_DIR``, or ``./job``.
-    resume
-        Whether to resume from the checkpoints of the job folder, or to remove them.
-    allow_cpu
-        Whether to train if TensorFlow sees fewer GPUs than the machine has.
-    gpu_memory_growth
-        Whether to allocate GPU memory when it is needed instead of all of it at the start.
-    checkpoint_every
-        Steps between checkpoints; 0 for one at the end of each epoch only.
-    step_timeout
-        Seconds without a finished step after which a task ends, 0 for none; None for 600, and for
-        none of a task alone.
-    sync_batch_norm
-        Whether all batch normalizations take their statistics from all replicas.
-    same_random
-        Whether layers draw the same random numbers for a row on any number of replicas.
-    """
-
-    job_dir: str | None = None
-    resume: bool = True
-    allow_cpu: bool = False
-    gpu_memory_growth: bool = False
-    checkpoint_every: int = 0
-    step_timeout: float | None = None
-    sync_batch_norm: bool = False
-    same_random: bool = False
-
-    @classmethod
-    def of(cls, options: argparse.Namespace) -> FitOptions:
-        """Return the options of a command line."""
-        return cls(**{field.name: getattr(options, field.name) for field in fields(cls)})
+_OPTIONS = (
+    *("job_dir", "resume", "allow_cpu", "gpu_memory_growth", "checkpoint_every", "step_timeout"),
+    *("sync_batch_norm", "same_random"),
+)
 
 
-def run_program(program: Program, options: FitOptions) -> None:
+def run_program(program: Program, settings: Settings) -> None:
     """Run a program as one task of the cluster of ``TF_CONFIG``.
 
     Raises
@@ -107,8 +72,8 @@ def run_program(program: Program, options: FitOptions) -> None:
     """
     # What the program sets after the strategy is made would be too late.
     if "set_memory_growth(" in program.source():
-        options = replace(options, gpu_memory_growth=True)
-    with _cluster_session(options, _library()), explain.script_errors(remedies.remedy):
+        settings = replace(settings, gpu_memory_growth=True)
+    with _cluster_session(settings, _library()), explain.script_errors(remedies.remedy):
         program.run()
 
 
@@ -124,7 +89,7 @@ def fit_script(script: str, args: Sequence[str] = (), **options: Any) -> None:
     args
         Its arguments.
     **options
-        See `FitOptions`.
+        See `distributed_fit`.
 
     Raises
     ------
@@ -134,7 +99,7 @@ def fit_script(script: str, args: Sequence[str] = (), **options: Any) -> None:
         If the cluster cannot be formed, a checkpoint cannot be read or written, or the script
         fails.
     """
-    run_program(Program(script, None, tuple(args)), FitOptions(**options))
+    run_program(Program(script, None, tuple(args)), _settings(options))
 
 
 @contextlib.contextmanager
@@ -147,8 +112,23 @@ def distributed_fit(**options: Any) -> Iterator[None]:
 
     Parameters
     ----------
-    **options
-        See `FitOptions`.
+    job_dir : str
+        Folder or ``gs://`` URL to write to; default: that of ``AIP_MODEL_DIR``, or ``./job``.
+    resume : bool
+        Whether to resume from the checkpoints of the job folder, or to remove them; default: True.
+    allow_cpu : bool
+        Whether to train if TensorFlow sees fewer GPUs than the machine has.
+    gpu_memory_growth : bool
+        Whether to allocate GPU memory when it is needed instead of all of it at the start.
+    checkpoint_every : int
+        Steps between checkpoints; default: 0, for one at the end of each epoch only.
+    step_timeout : int
+        Seconds without a finished step after which a task ends, 0 for none; default: 600, and 0 for
+        a task alone.
+    sync_batch_norm : bool
+        Whether all batch normalizations take their statistics from all replicas.
+    same_random : bool
+        Whether layers draw the same random numbers for a row on any number of replicas.
 
     Raises
     ------
@@ -159,36 +139,40 @@ def distributed_fit(**options: Any) -> Iterator[None]:
     """
     # Ray Train sets it, and then tf.keras is tf_keras where that is first used after this.
     os.environ.pop(LEGACY_KERAS, None)
-    with _cluster_session(FitOptions(**options), keras):
+    with _cluster_session(_settings(options), keras):
         yield
 
 
+def _settings(options: Mapping[str, Any]) -> Settings:
+    """Return the settings of a call's options; those of the training loop are no options here."""
+    if unknown := sorted(options.keys() - _OPTIONS):
+        raise TypeError(
+            f"no option {', '.join(unknown)}: fit_script() and distributed_fit() take "
+            f"{', '.join(_OPTIONS)}"
+        )
+    return Settings(**options)
+
+
 @contextlib.contextmanager
-def _cluster_session(options: FitOptions, library: ModuleType) -> Iterator[None]:
+def _cluster_session(settings: Settings, library: ModuleType) -> Iterator[None]:
     """Form the cluster, have ``fit`` in here train on it, and write what it has trained."""
     if _sessions:
         raise TrainerError(
             "fit_script() and distributed_fit() change Keras for the rest of a process, and this "
             "one has called one of them: call it in a new process"
         )
-    keras_compat.check_version()
     role = role_from(os.environ)
-    folders = _absolute(folders_from(options.job_dir, os.environ))
-    report = Report(role, folders.logs)
-    stop_signal.end_if_pending()
-    devices.prepare(
-        role.name,
-        os.environ,
-        allow_cpu=options.allow_cpu,
-        memory_growth=options.gpu_memory_growth,
-    )
+    folders = _absolute(folders_from(settings.job_dir, os.environ))
+    report = start_task(role, folders, settings)
     cluster = Cluster(role, connect(role))
     report.log(describe(cluster.strategy, role))
     ignore_late_settings(report.warn)
     with StopSignal() as stop:
-        session = _session(library, cluster, report, stop, folders=folders, options=options)
+        if role.is_chief:
+            _make_folders(folders, settings)
+        session = _session_type(library)(cluster, report, stop, folders.checkpoints, settings)
         _sessions.append(session)
-        _install(session, library, options)
+        _install(session, library, same_random=settings.same_random)
         own_folder = find_own_folder(session.rendezvous, is_chief=role.is_chief)
         writes = (
             contextlib.nullcontext() if role.is_chief else redirected_writes(library, own_folder)
@@ -203,41 +187,26 @@ def _cluster_session(options: FitOptions, library: ModuleType) -> Iterator[None]
         report.event("end", step=session.step, **results)
 
 
-def _session(
-    library: ModuleType,
-    cluster: Cluster,
-    report: Report,
-    stop: StopSignal,
-    *,
-    folders: Folders,
-    options: FitOptions,
-) -> Session:
+def _make_folders(folders: Folders, settings: Settings) -> None:
+    if not resumes(settings):
+        remove(folders.checkpoints)
+    make_folder(folders.job)
+    make_folder(folders.checkpoints)
+
+
+def _session_type(library: ModuleType) -> type[Session]:
     """Return the session of a script that uses Keras 3 or tf_keras."""
-    if cluster.role.is_chief:
-        is_restart = (os.environ.get("DISTLAUNCH_RESTARTS") or "0") != "0"
-        if not options.resume and not is_restart:
-            remove(folders.checkpoints)
-        make_folder(folders.job)
-        make_folder(folders.checkpoints)
     if library is keras:
-        return Session(
-            cluster,
-            report,
-            stop,
-            checkpoints_dir=folders.checkpoints,
-            checkpoint_every=options.checkpoint_every,
-            step_timeout=options.step_timeout,
-            sync_batch_norm=options.sync_batch_norm,
-        )
+        return Session
     from .legacy import LegacySession  # needs tf_keras
 
-    return LegacySession(cluster, report, stop, checkpoints_dir=folders.checkpoints)
+    return LegacySession
 
 
-def _install(session: Session, library: ModuleType, options: FitOptions) -> None:
+def _install(session: Session, library: ModuleType, *, same_random: bool) -> None:
     """Change Keras, TensorFlow and Python's random numbers for the rest of this process."""
     cluster, report = session.cluster, session.report
-    random_draws.install(same=options.same_random)
+    random_draws.install(same=same_random)
     # All tasks must draw the same numbers, e.g. to shuffle the data alike.
     keras.utils.set_random_seed(0)
     session.install()

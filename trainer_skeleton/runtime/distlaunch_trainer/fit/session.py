@@ -22,6 +22,7 @@ from distlaunch_trainer.loop.evaluator import Evaluator
 from distlaunch_trainer.loop.loop import Loop
 from distlaunch_trainer.loop.loop_options import LoopOptions, StepTools, TaskServices
 from distlaunch_trainer.loop.measurements import Measurements
+from distlaunch_trainer.options import Settings
 from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.saving.checkpoints import Checkpoints, agreed_state
 from distlaunch_trainer.saving.model_files import save_model
@@ -53,12 +54,8 @@ class Session:
         The handler of SIGTERM.
     checkpoints_dir
         The folder for checkpoints.
-    checkpoint_every
-        Steps between checkpoints; 0 for one at the end of each epoch only.
-    step_timeout
-        Seconds without a finished step after which this task ends, 0 for none; None: the default.
-    sync_batch_norm
-        Whether all batch normalizations take their statistics from all replicas.
+    settings
+        ``checkpoint_every``, ``step_timeout`` and ``sync_batch_norm`` count.
 
     Attributes
     ----------
@@ -87,17 +84,11 @@ class Session:
         cluster: Cluster,
         report: Report,
         stop: StopSignal,
-        *,
         checkpoints_dir: str,
-        checkpoint_every: int = 0,
-        step_timeout: float | None = None,
-        sync_batch_norm: bool = False,
+        settings: Settings,
     ) -> None:
-        self._checkpoint_every = checkpoint_every
-        if step_timeout is None:
-            step_timeout = STEP_TIMEOUT if cluster.role.num_workers > 1 else 0.0
-        self._step_timeout = step_timeout
-        self.models = ScriptModels(cluster, report, sync_batch_norm=sync_batch_norm)
+        self._settings = settings
+        self.models = ScriptModels(cluster, report, sync_batch_norm=settings.sync_batch_norm)
         self.cluster = cluster
         self.report = report
         self.stop = stop
@@ -223,13 +214,16 @@ class Session:
             verbose=values["verbose"],
         )
         callbacks.take_bad_losses = True  # as Keras does
+        timeout = self._settings.step_timeout
+        if timeout is None:
+            timeout = STEP_TIMEOUT if self.cluster.role.num_workers > 1 else 0.0
         options = LoopOptions(
             max(0, values["epochs"] - first),
             first_epoch=first,
             epochs_before=len(self.epochs),
             validation_freq=values["validation_freq"],
-            checkpoint_every=self._checkpoint_every,
-            step_timeout=self._step_timeout,
+            checkpoint_every=self._settings.checkpoint_every,
+            step_timeout=timeout,
             prints_epochs=False,
         )
         measurements = Measurements(model, cluster, self.report)
