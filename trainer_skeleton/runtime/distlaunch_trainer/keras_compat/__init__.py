@@ -33,6 +33,12 @@ CALLBACK_STATE: dict[type[keras.callbacks.Callback], tuple[str, ...]] = {
 }
 """Private attributes in which Keras's callbacks hold state from one epoch to the next."""
 
+mask_of = get_keras_mask
+"""The mask that layers have attached to an output, None if there is none."""
+
+apply_mask = keras_loss.apply_mask
+"""Sample weights, multiplied by a mask as Keras's losses do."""
+
 Reduce = Callable[..., tf.Tensor]
 """``(values, sample_weight, mask, reduction, dtype)`` to a loss, as Keras reduces values."""
 
@@ -100,11 +106,6 @@ def compiled_loss(model: keras.Model, y: Any, predicted: Any, sample_weight: Any
     return model._compile_loss(y, predicted, sample_weight)  # noqa: SLF001
 
 
-def mask_of(output: Any) -> Any:
-    """Return the mask that layers have attached to an output, None if there is none."""
-    return get_keras_mask(output)
-
-
 def own_losses(layer: keras.Layer) -> list[tf.Tensor]:
     """Return what the last call of a layer added to the loss, without its inner layers."""
     return list(layer._losses)  # noqa: SLF001
@@ -166,11 +167,6 @@ def replace_added_losses(rescale: Callable[[Any], Any]) -> None:
 
 def _scale_unless(scale: Callable[[Any], Any], is_scaled: Callable[[], bool], value: Any) -> Any:
     return value if is_scaled() else scale(value)
-
-
-def apply_mask(sample_weight: tf.Tensor, mask: Any, dtype: Any, reduction: str) -> tf.Tensor:
-    """Return sample weights, multiplied by a mask as Keras's losses do."""
-    return keras_loss.apply_mask(sample_weight, mask, dtype, reduction)
 
 
 def metric_direction(model: keras.Model, name: str) -> str | None:

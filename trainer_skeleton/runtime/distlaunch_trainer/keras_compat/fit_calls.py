@@ -20,26 +20,10 @@ def metrics_in_order(model: keras.Model, logs: Mapping[str, Any]) -> Any:
     return model._flatten_metrics_in_order(dict(logs))  # noqa: SLF001
 
 
-def data_adapter(
-    x: Any,
-    y: Any = None,
-    sample_weight: Any = None,
-    *,
-    batch_size: int | None = None,
-    steps_per_epoch: int | None = None,
-    shuffle: bool = False,
-    class_weight: Any = None,
-) -> Any:
-    """Return Keras's adapter of data, with the arguments of ``fit``."""
-    return data_adapters.get_data_adapter(
-        x,
-        y,
-        sample_weight,
-        batch_size=batch_size,
-        steps_per_epoch=steps_per_epoch,
-        shuffle=shuffle and not isinstance(x, tf.data.Dataset),  # without the warning
-        class_weight=class_weight,
-    )
+def data_adapter(*arrays: Any, shuffle: bool = False, **options: Any) -> Any:
+    """Return Keras's adapter of x, y and sample weights, with the other arguments of ``fit``."""
+    shuffle = shuffle and not isinstance(arrays[0], tf.data.Dataset)  # without the warning
+    return data_adapters.get_data_adapter(*arrays, shuffle=shuffle, **options)
 
 
 def split_arrays(arguments: Mapping[str, Any]) -> tuple[tuple[Any, Any, Any], Any]:

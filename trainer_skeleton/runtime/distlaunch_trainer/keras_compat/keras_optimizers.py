@@ -145,20 +145,10 @@ def gradient_accumulator(
     return optimizer._accumulated_gradients[index]  # noqa: SLF001
 
 
-def replace_optimizer_operations(wrap: Callable[[Any], Any]) -> None:
-    """Replace ``keras.ops`` in the base class of all optimizers."""
-    base_optimizer.ops = wrap(base_optimizer.ops)
-
-
-def optimizer_operations() -> Any:
-    """Return what the base class of all optimizers uses as ``keras.ops``."""
-    return base_optimizer.ops
-
-
 def use_cross_replica_cond() -> None:
     """Let Keras's optimizers branch for all replicas at once, if there are several."""
-    if not isinstance(optimizer_operations(), _Operations):
-        replace_optimizer_operations(_Operations)
+    if not isinstance(base_optimizer.ops, _Operations):
+        base_optimizer.ops = _Operations(base_optimizer.ops)
 
 
 class _Operations:

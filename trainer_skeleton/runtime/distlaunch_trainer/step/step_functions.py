@@ -108,9 +108,10 @@ class StepFunctions:
         compiled = partial(tf.function, autograph=False, reduce_retracing=True)
         self._train_function = self._train if model.run_eagerly else compiled(self._train)
         self._test_function = self._evaluate if model.run_eagerly else compiled(self._evaluate)
-        self._results_function = tf.function(self._results, autograph=False)
-        self.metric_sums = tf.function(self._metric_sums, autograph=False)
-        self.restore_metrics = self._replicas.metrics.restore
+        run, metrics = self._replicas.run, self._replicas.metrics
+        self._results_function = tf.function(partial(run, metrics.results), autograph=False)
+        self.metric_sums = tf.function(partial(run, metrics.sums), autograph=False)
+        self.restore_metrics = metrics.restore
 
     @property
     def gathers_rows(self) -> bool:
@@ -305,14 +306,6 @@ class StepFunctions:
         replicas.rescale(before, rows)
         replicas.metrics.count_local_loss(share.loss_to_report, rows)
         return replicas.metrics.count(logs, rows, x, y, predicted, weights)
-
-    def _results(self) -> dict[str, tf.Tensor]:
-        """Return the metrics over all replicas."""
-        return self._replicas.run(self._replicas.metrics.results)
-
-    def _metric_sums(self) -> list[tf.Tensor]:
-        """Return the metric variables, summed over the replicas."""
-        return self._replicas.run(self._replicas.metrics.sums)
 
 
 def _repeat(
