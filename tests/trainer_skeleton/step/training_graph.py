@@ -19,6 +19,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from distlaunch_trainer.model.model_build import build_model
+from distlaunch_trainer.step.model_replicas import ModelReplicas
 from distlaunch_trainer.step.step_functions import StepFunctions
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def training_graph(name: str) -> tf.types.experimental.ConcreteFunction:
         model._symbolic_build(
             data_batch=tf.data.Dataset.from_tensor_slices(data).batch(ROWS).element_spec
         )
-    steps = StepFunctions(model, strategy)
+    steps = StepFunctions(ModelReplicas(model, strategy))
     is_last = name == "last_step"
     inputs = batches(strategy, data), tf.constant(1), tf.zeros([3]), is_last, "divided"
     return steps._train_function.get_concrete_function(*inputs)
@@ -187,7 +188,7 @@ def executed() -> dict[str, Any]:
         model = keras.Sequential([layers.Input((1,)), layers.BatchNormalization(momentum=0.5)])
         model.compile("sgd", "mse")
         build_model(model, tuple(tf.TensorSpec((None, 1), each) for each in ("uint8", "int16")))
-    steps = StepFunctions(model, strategy)
+    steps = StepFunctions(ModelReplicas(model, strategy))
     rows = np.repeat([[0], [1]], ROWS // 2, axis=0)
     context.enable_run_metadata()
     data = rows.astype("uint8"), rows.astype("int16")

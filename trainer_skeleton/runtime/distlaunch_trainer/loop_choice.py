@@ -16,6 +16,7 @@ from .parameter_server.worker_step import check_has_no_step
 from .report.profile import Profile
 from .run_start import JoinedRun
 from .step.custom_steps import TrainStep
+from .step.model_replicas import ModelReplicas
 from .step.step_functions import StepFunctions
 from .task.step_watchdog import STEP_TIMEOUT
 from .training_state import Progress
@@ -80,14 +81,15 @@ def create_loop(
             progress=progress,
         )
     is_chief = joined.cluster.role.is_chief
+    replicas = ModelReplicas(
+        model,
+        joined.cluster.strategy,
+        synchronize=settings.sync_batch_norm,
+        train_step=train_step,
+        record_examples=data.audit.record if data.audit else None,
+    )
     tools = StepTools(
-        StepFunctions(
-            model,
-            joined.cluster.strategy,
-            synchronize=settings.sync_batch_norm,
-            train_step=train_step,
-            record_examples=data.audit.record if data.audit else None,
-        ),
+        StepFunctions(replicas),
         Callbacks(
             list(callbacks),
             model,

@@ -26,6 +26,7 @@ from distlaunch_trainer.report.report import Report, checkpoint_line
 from distlaunch_trainer.run_start import JoinedRun
 from distlaunch_trainer.saving.best_model import best_model
 from distlaunch_trainer.saving.checkpoints import Checkpoint, Checkpoints
+from distlaunch_trainer.step.model_replicas import ModelReplicas
 from distlaunch_trainer.step.step_functions import StepFunctions
 from distlaunch_trainer.task.stop_signal import StopSignal
 from distlaunch_trainer.task.storage import join, read_if_there, write_whole
@@ -106,8 +107,8 @@ class ContinuousEvaluation:
         self._strategy = cluster.strategy
         self._schedules: dict[str, Any] | None = None
         self._state = ModelState(model, cluster.strategy)
-        functions = StepFunctions(model, cluster.strategy, synchronize=settings.sync_batch_norm)
-        self._evaluator = Evaluator(model, functions, cluster, data)
+        replicas = ModelReplicas(model, cluster.strategy, synchronize=settings.sync_batch_norm)
+        self._evaluator = Evaluator(model, StepFunctions(replicas), cluster, data)
         self._status = EvaluatorSide(job_dir)
         self._run: str | None = None
         self._records: list[dict[str, Any]] = []

@@ -18,6 +18,7 @@ from distlaunch_trainer.model.model_build import build_model
 from distlaunch_trainer.model.model_state import find_optimizers
 from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.step.custom_steps import overrides
+from distlaunch_trainer.step.model_replicas import ModelReplicas
 from distlaunch_trainer.step.normalization import replica_count_warnings
 from distlaunch_trainer.step.step_functions import StepFunctions
 
@@ -64,9 +65,9 @@ class ScriptModels:
     def functions_of(self, model: keras.Model) -> StepFunctions:
         """Return the functions of a model's steps, which end with ``compile()``."""
         if not isinstance(model.train_function, StepFunctions):
-            model.train_function = StepFunctions(
-                model, self.cluster_of(model).strategy, synchronize=self._sync_batch_norm
-            )
+            strategy = self.cluster_of(model).strategy
+            replicas = ModelReplicas(model, strategy, synchronize=self._sync_batch_norm)
+            model.train_function = StepFunctions(replicas)
         return model.train_function
 
     def build(self, model: keras.Model, batch: Any, *, trains: bool = False) -> None:

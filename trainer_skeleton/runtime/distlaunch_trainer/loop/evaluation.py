@@ -21,6 +21,7 @@ from distlaunch_trainer.keras_compat import fit_calls
 from distlaunch_trainer.model.model_state import ModelState
 from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.saving.checkpoints import Checkpoint, Checkpoints
+from distlaunch_trainer.step.model_replicas import ModelReplicas
 from distlaunch_trainer.step.step_functions import StepFunctions
 from distlaunch_trainer.task.storage import join, names_in, read_whole
 
@@ -96,7 +97,7 @@ def evaluate_once(
     synchronize
         Whether all batch normalizations take their statistics from all replicas.
     """
-    functions = StepFunctions(model, cluster.strategy, synchronize=synchronize)
+    functions = StepFunctions(ModelReplicas(model, cluster.strategy, synchronize=synchronize))
     return Evaluator(model, functions, cluster, data).evaluate(STEPS_PER_EXECUTION) or {}
 
 

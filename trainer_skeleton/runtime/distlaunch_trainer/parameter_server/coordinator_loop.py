@@ -23,6 +23,7 @@ from distlaunch_trainer.loop.loop_options import LoopOptions, TaskServices
 from distlaunch_trainer.loop.run_state import RunState
 from distlaunch_trainer.model.learning_rate import rate_of_last_step
 from distlaunch_trainer.saving.checkpoints import Checkpoint
+from distlaunch_trainer.step.model_replicas import ModelReplicas
 from distlaunch_trainer.step.step_functions import StepFunctions
 from distlaunch_trainer.task.step_watchdog import StepWatchdog
 from distlaunch_trainer.training_state import Progress
@@ -86,7 +87,7 @@ class CoordinatorLoop:
         self._data = data
         self._options = options
         self._watchdog = StepWatchdog(chief.role.name, options.step_timeout)
-        self.functions = StepFunctions(model, chief.strategy)
+        self.functions = StepFunctions(ModelReplicas(model, chief.strategy))
         self._callbacks = Callbacks(
             list(callbacks),
             model,

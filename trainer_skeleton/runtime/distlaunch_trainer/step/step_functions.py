@@ -18,7 +18,6 @@ from distlaunch_trainer.input.batches import BatchForm
 from distlaunch_trainer.keras_compat import keras_optimizers, keras_random
 from distlaunch_trainer.keras_compat.keras_optimizers import use_cross_replica_cond
 
-from .custom_steps import TrainStep
 from .model_replicas import ModelReplicas
 from .replica_metrics import StepLogs, flatten
 from .step_context import StepRows
@@ -59,46 +58,18 @@ class Execution(NamedTuple):
 
 
 class StepFunctions:
-    """The compiled functions of a model.
+    """The compiled functions of a model on all replicas."""
 
-    Parameters
-    ----------
-    model
-        A compiled Keras model, built in the strategy's scope.
-    strategy
-        The strategy that it was built in.
-    synchronize
-        Whether all batch normalizations take their statistics from all replicas.
-    train_step
-        The user's function that trains on the rows of a replica, in place of the compiled loss.
-    record_examples
-        Called with the numbers of the examples of each step and replica, for an audit.
-    """
-
-    def __init__(
-        self,
-        model: keras.Model,
-        strategy: tf.distribute.Strategy,
-        *,
-        synchronize: bool = False,
-        train_step: TrainStep | None = None,
-        record_examples: Callable[[np.ndarray], None] | None = None,
-    ) -> None:
-        self._replicas = ModelReplicas(
-            model,
-            strategy,
-            synchronize=synchronize,
-            train_step=train_step,
-            record_examples=record_examples,
-        )
+    def __init__(self, replicas: ModelReplicas) -> None:
+        self._replicas, model = replicas, replicas.model
         if keras_random.is_same():
-            with strategy.scope():
+            with replicas.strategy.scope():
                 keras_random.global_generator()  # replicas are traced where none can be created
         keras_optimizers.disable_gradient_aggregation(model.optimizer)
         use_cross_replica_cond()
-        self._training_step = TrainingStep(self._replicas)
+        self._training_step = TrainingStep(replicas)
         self._evaluation_logs = StepLogs()
-        self.timer = self._replicas.timer
+        self.timer = replicas.timer
         self._updates = self._skipped = None
         if isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer):
             self._updates = keras_optimizers.schedule_step(model.optimizer)
@@ -108,7 +79,7 @@ class StepFunctions:
         compiled = partial(tf.function, autograph=False, reduce_retracing=True)
         self._train_function = self._train if model.run_eagerly else compiled(self._train)
         self._test_function = self._evaluate if model.run_eagerly else compiled(self._evaluate)
-        run, metrics = self._replicas.run, self._replicas.metrics
+        run, metrics = replicas.run, replicas.metrics
         self._results_function = tf.function(partial(run, metrics.results), autograph=False)
         self.metric_sums = tf.function(partial(run, metrics.sums), autograph=False)
         self.restore_metrics = metrics.restore
