@@ -102,7 +102,11 @@ REMEDY = "; use a new --job-dir, or --no-resume to start from scratch"
 @pytest.mark.parametrize(
     ("saved", "current", "difference"),
     [
-        (nested, lambda: nested(optimizer="adamax"), "its optimizer is Adam, this one Adamax"),
+        (
+            nested,
+            lambda: nested(optimizer="adamax"),
+            "model.optimizer differs: class is 'Adam' in the checkpoint and 'Adamax' here",
+        ),
         (
             two("relu", "tanh"),
             two("tanh", "relu"),
@@ -111,29 +115,29 @@ REMEDY = "; use a new --job-dir, or --no-resume to start from scratch"
         (
             named(first=None, second=None),
             named(second=None, first=None),
-            "layer first (Dense) of the checkpoint is second (Dense) here",
+            "layer first (Dense) of the checkpoint is layer second (Dense) here",
         ),
         (
             named(block_1=None, block_2=None),
             named(block_2=None, block_1=None),
-            "layer block (Dense) of the checkpoint is block_1 (Dense) here",
+            "layer block (Dense) of the checkpoint is layer block_1 (Dense) here",
         ),
         (
             dense(4),
             dense(5),
             "layer dense (Dense) differs: units is 4 in the checkpoint and 5 here",
         ),
-        (dense(4), dense(4, 4), "only this model has a layer dense_1 (Dense)"),
-        (dense(4, 4), dense(4), "only the checkpoint has a layer dense_1 (Dense)"),
+        (dense(4), dense(4, 4), "only this model has layer dense_1 (Dense)"),
+        (dense(4, 4), dense(4), "only the checkpoint has layer dense_1 (Dense)"),
         (dense(4), dense(4, dtype="mixed_bfloat16"), None),
         (
             dense(4),
             dense(4, dtype="bfloat16"),
-            "variable sequential/dense/kernel is float32 (4, 4) in the checkpoint and "
-            "bfloat16 (4, 4) here",
+            "variable sequential/dense/kernel differs: dtype is 'float32' in the checkpoint and "
+            "'bfloat16' here",
         ),
-        (dense(4), gan(), "its model is a Sequential, this one a Gan"),
-        (gan(keras.optimizers.Adam), gan(), "its critics/0 is Adam, this one None"),
+        (dense(4), gan(), "model Sequential of the checkpoint is model Gan here"),
+        (gan(keras.optimizers.Adam), gan(), "only the checkpoint has model.critics/0"),
         (regularized("l2", 0.5), regularized(None, 0.1), None),
     ],
 )

@@ -162,8 +162,9 @@ def test_a_run_with_another_optimizer_is_refused(another):
     result = another("optimizer")
     assert result.code == 1
     assert result.err.splitlines()[-1] == (
-        "trainer: error: the checkpoint is not of this model: its optimizer is Adam, this one "
-        "Adamax; use a new --job-dir, or --no-resume to start from scratch"
+        "trainer: error: the checkpoint is not of this model: model.optimizer differs: class is "
+        "'Adam' in the checkpoint and 'Adamax' here; use a new --job-dir, or --no-resume "
+        "to start from scratch"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
@@ -94,7 +95,7 @@ class ModelState:
         ModelError
             If not: its message names the optimizer, layer or variable that differs.
         """
-        current = self.describe()
+        current = json.loads(json.dumps(self.describe()))  # tuples are lists, as in the file
         if self._weights_only:  # the first of a checkpoint's variables
             variables = saved["variables"][: len(current["variables"])]
             saved = {**saved, "optimizers": {}, "variables": variables}
@@ -206,55 +207,32 @@ def _is_plain(value: Any) -> bool:
 
 
 def _difference(saved: Mapping[str, Any], current: Mapping[str, Any]) -> str | None:
-    """Return the first difference of two descriptions."""
-    if saved["model"] != current["model"]:
-        return f"its model is a {saved['model']}, this one a {current['model']}"
-    return (
-        _difference_of_optimizers(saved["optimizers"], current["optimizers"])
-        or _difference_of_layers(saved["layers"], current["layers"])
-        or _difference_of_variables(saved["variables"], current["variables"])
-    )
-
-
-def _difference_of_optimizers(saved: Mapping[str, str], current: Mapping[str, str]) -> str | None:
-    for name in dict.fromkeys([*saved, *current]):
-        if saved.get(name) != current.get(name):
-            return f"its {name} is {saved.get(name)}, this one {current.get(name)}"
+    """Return the first difference of two descriptions, both as JSON holds them."""
+    for old_facts, new_facts in zip(_facts(saved), _facts(current), strict=True):
+        for old, new in zip_longest(old_facts, new_facts):
+            if old is None or new is None:
+                owner = "the checkpoint" if new is None else "this model"
+                return f"only {owner} has {(old or new)[0]}"
+            (old_name, before), (name, now) = old, new
+            if old_name != name:
+                return f"{old_name} of the checkpoint is {name} here"
+            for key in (key for key in now if key in before):  # versions of Keras add arguments
+                if before[key] != now[key]:
+                    return (
+                        f"{name} differs: {key} is {before[key]!r} in the checkpoint and "
+                        f"{now[key]!r} here"
+                    )
     return None
 
 
-def _difference_of_layers(saved: Sequence[Any], current: Sequence[Any]) -> str | None:
-    for old, new in zip_longest(saved, current):
-        if old is None or new is None:
-            name, class_name, _ = old or new
-            owner = "the checkpoint" if new is None else "this model"
-            return f"only {owner} has a layer {name} ({class_name})"
-        (old_name, old_class, before), (name, class_name, now) = old, new
-        if (old_name, old_class) != (name, class_name):
-            return f"layer {old_name} ({old_class}) of the checkpoint is {name} ({class_name}) here"
-        for key in (key for key in now if key in before):
-            if before[key] != _as_json(now[key]):
-                return (
-                    f"layer {name} ({class_name}) differs: {key} is {before[key]!r} in the "
-                    f"checkpoint and {now[key]!r} here"
-                )
-    return None
-
-
-def _as_json(value: Any) -> Any:
-    return list(map(_as_json, value)) if isinstance(value, (list, tuple)) else value
-
-
-def _difference_of_variables(saved: Sequence[Any], current: Sequence[Any]) -> str | None:
-    for old, new in zip_longest(saved, current):
-        if old is None or new is None:
-            owner = "the checkpoint" if new is None else "this model"
-            return f"only {owner} has a variable {(old or new)[0]}"
-        if old[0] != new[0]:
-            return f"variable {old[0]} of the checkpoint is {new[0]} here"
-        if old[1:] != [new[1], _as_json(new[2])]:
-            return (
-                f"variable {new[0]} is {old[1]} {tuple(old[2])} in the checkpoint and "
-                f"{new[1]} {tuple(new[2])} here"
-            )
-    return None
+def _facts(described: Mapping[str, Any]) -> Iterator[list[tuple[str, dict[str, Any]]]]:
+    """Yield the model, its optimizers, layers and variables: their names and arguments."""
+    yield [(f"model {described['model']}", {})]
+    optimizers = described["optimizers"].items()
+    yield [(f"model.{name}", {"class": class_name}) for name, class_name in optimizers]
+    layers = described["layers"]
+    yield [(f"layer {name} ({class_name})", arguments) for name, class_name, arguments in layers]
+    variables = described["variables"]
+    yield [
+        (f"variable {name}", {"dtype": dtype, "shape": shape}) for name, dtype, shape in variables
+    ]
