@@ -27,6 +27,8 @@ from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.cluster.rendezvous import Rendezvous
 from distlaunch_trainer.model.user_model import silence_summary
 
+from .interception import intercepted
+
 
 def find_own_folder(rendezvous: Rendezvous, *, is_chief: bool) -> str | None:
     """Return the working folder of this task, None if that is the chief's folder too.
@@ -164,16 +166,11 @@ def _replace_argument(
     owner: Any, name: str, parameter: str, replacement: Callable[[Any], Any]
 ) -> None:
     """Replace one argument of all calls of a function or method."""
-    function = getattr(owner, name)
-    signature = inspect.signature(function)
 
-    def call(*args: Any, **options: Any) -> Any:
-        bound = signature.bind(*args, **options)
-        if parameter in signature.parameters:
-            bound.apply_defaults()
-            bound.arguments[parameter] = replacement(bound.arguments[parameter])
-        return function(*bound.args, **bound.kwargs)
+    def call(function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
+        values = arguments.arguments
+        if parameter in values:
+            values[parameter] = replacement(values[parameter])
+        return function(*arguments.args, **arguments.kwargs)
 
-    call.__name__, call.__doc__ = function.__name__, function.__doc__
-    call.__signature__ = signature  # type: ignore[attr-defined]
-    setattr(owner, name, call)
+    setattr(owner, name, intercepted(getattr(owner, name), call))
