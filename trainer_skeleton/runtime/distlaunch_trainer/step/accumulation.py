@@ -15,8 +15,9 @@ import tensorflow as tf
 
 from distlaunch_trainer.keras_compat import keras_optimizers
 
-from .all_reduce import sum_over_replicas
-from .step_timing import StepTimer, time_exchange
+from . import step_context
+from .all_reduce import sum_gradients, sum_over_replicas
+from .step_timing import StepTimer
 
 
 class GradientAccumulation:
@@ -83,17 +84,14 @@ class GradientAccumulation:
         loss
             Its share of the loss (scalar).
         """
-        totals = [
-            gradient + accumulator.value
-            for accumulator, gradient in zip(self._accumulators, gradients, strict=True)
-            if gradient is not None
-        ]
+        pairs = zip(gradients, self._accumulators, strict=True)
+        totals = [None if g is None else g + accumulator.value for g, accumulator in pairs]
         total_loss = self._loss + tf.cast(loss, tf.float64)
         self._loss.assign(0.0)
-        own = [tf.cast(total_loss, totals[0].dtype), *totals]
-        summed_loss, *summed = time_exchange(self._timer, own, lambda: sum_over_replicas(own))
-        rest = iter(summed)
-        return [None if g is None else next(rest) for g in gradients], summed_loss / self._steps
+        dtype = next(total.dtype for total in totals if total is not None)  # one exchange for both
+        with step_context.extended(timer=self._timer):
+            summed_loss, *summed = sum_gradients([tf.cast(total_loss, dtype), *totals])
+        return summed, summed_loss / self._steps
 
     def reset(self) -> None:
         """Set the accumulators to zero; to be called across replicas."""

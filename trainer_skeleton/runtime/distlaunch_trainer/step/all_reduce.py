@@ -47,9 +47,11 @@ def sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
 
 
 def sum_gradients(gradients: Sequence[Any]) -> list[Any]:
-    """Return sums of dense gradients, and the gathered rows of sparse ones."""
+    """Return sums of dense gradients, the gathered rows of sparse ones, and None for None."""
+    present = [gradient for gradient in gradients if gradient is not None]
     timer = step_context.current().timer
-    return time_exchange(timer, gradients, lambda: _sum_gradients(gradients))
+    sums = iter(time_exchange(timer, present, lambda: _sum_gradients(present)))
+    return [None if gradient is None else next(sums) for gradient in gradients]
 
 
 def _sum_gradients(gradients: Sequence[Any]) -> list[Any]:

@@ -181,15 +181,13 @@ def sum_weighted(
     """
     unknown = [tf.TensorShape(None)] * len(gradients)
     shapes = unknown if variables is None else [v.shape for v in variables]
-    present = [
-        with_static_shape(gradient, shape)
-        for gradient, shape in zip(gradients, shapes, strict=True)
-        if gradient is not None
-    ]
-    if rows is not None:
-        present = [weigh(gradient, rows) for gradient in present]
-    summed = iter(sum_gradients(present))
-    return [None if gradient is None else next(summed) for gradient in gradients]
+
+    def to_exchange(gradient: Any, shape: Any) -> Any:
+        gradient = with_static_shape(gradient, shape)
+        return gradient if rows is None else weigh(gradient, rows)
+
+    pairs = zip(gradients, shapes, strict=True)
+    return sum_gradients([g if g is None else to_exchange(g, shape) for g, shape in pairs])
 
 
 def weight_scalars(metrics: Iterable[keras.metrics.Metric]) -> None:

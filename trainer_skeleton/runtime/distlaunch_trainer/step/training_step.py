@@ -236,25 +236,25 @@ class TrainingStep:
     ) -> tuple[list[Any], tf.Tensor]:
         """All-reduce gradients, loss and divisor together; return the gradients and the loss."""
         gradients, loss = local.gradients, local.loss
-        present = [gradient for gradient in gradients if gradient is not None]
-        if gradients and not present:
+        if gradients and all(gradient is None for gradient in gradients):
             raise ModelError("no weight of the model has a gradient: see its layers and its loss")
         if self.replicas.count == 1:
             return gradients, loss
         pairs = zip(gradients, self._model.trainable_variables, strict=True)
-        present = [with_static_shape(g, v.shape) for g, v in pairs if g is not None]
-        if self.replicas.is_compiled:  # XLA needs to know the number of rows
-            present = [tf.convert_to_tensor(g) for g in present]
-        if rows.may_be_empty:
-            present = [without_placeholder(g, rows) for g in present]
-        self._gathers_rows = any(map(gathers_rows, present))
+        own = [g if g is None else self._to_exchange(g, v.shape, rows) for g, v in pairs]
+        self._gathers_rows = any(map(gathers_rows, own))
         wire = tf.float64 if loss.dtype == tf.float64 else tf.float32
         scalars = [loss] if local.divisor is None else [loss, local.divisor]
-        sums = sum_gradients([*(tf.cast(scalar, wire) for scalar in scalars), *present])
+        sums = sum_gradients([*(tf.cast(scalar, wire) for scalar in scalars), *own])
         loss, *divisor = (tf.cast(total, loss.dtype) for total in sums[: len(scalars)])
-        rest = iter(sums[len(scalars) :])
-        summed = [None if g is None else next(rest) for g in gradients]
+        summed = sums[len(scalars) :]
         return self._divide(summed, loss, *divisor) if divisor else (summed, loss)
+
+    def _to_exchange(self, gradient: Any, shape: tuple[int, ...], rows: StepRows) -> Any:
+        gradient = with_static_shape(gradient, shape)
+        if self.replicas.is_compiled:  # XLA needs to know the number of rows
+            gradient = tf.convert_to_tensor(gradient)
+        return without_placeholder(gradient, rows) if rows.may_be_empty else gradient
 
     def _divide(
         self, gradients: list[Any], loss: tf.Tensor, divisor: tf.Tensor
