@@ -75,15 +75,7 @@ def file_of_chief(path: Any, cluster: Cluster) -> Any:
 
 @contextmanager
 def redirected_writes(library: ModuleType, own_folder: str | None) -> Iterator[None]:
-    """Have Keras or tf_keras write into a temporary folder, for the rest of this process.
-
-    Parameters
-    ----------
-    library
-        Keras or tf_keras.
-    own_folder
-        A folder of this task alone, into which the script writes itself.
-    """
+    """Have Keras or tf_keras write into a temporary folder, for the rest of this process."""
     folder = tempfile.mkdtemp(prefix="distlaunch-")
     _Redirection(folder, own_folder).install(library)
     silence_summary(library)
@@ -96,7 +88,7 @@ def redirected_writes(library: ModuleType, own_folder: str | None) -> Iterator[N
 class _Redirection:
     def __init__(self, folder: str, own_folder: str | None) -> None:
         self._folder = folder
-        self._own_folder = own_folder
+        self._own_folder = own_folder  # of this task alone, into which the script writes itself
 
     def install(self, library: Any) -> None:
         callbacks = library.callbacks

@@ -25,13 +25,6 @@ def set_strategy(strategy: tf.distribute.Strategy, warn: Callable[[str], None]) 
 
     A second MultiWorkerMirroredStrategy of a process cannot be made, and a strategy of one machine
     would train every task by itself.
-
-    Parameters
-    ----------
-    strategy
-        The strategy of several replicas.
-    warn
-        Is called with a warning if the script makes a strategy of another class, once for each.
     """
     names = _strategies()
     own = next(name for kind, name in names.items() if type(strategy) is kind)
@@ -41,7 +34,7 @@ def set_strategy(strategy: tf.distribute.Strategy, warn: Callable[[str], None]) 
         name = next((names[kind] for kind in requested.__mro__ if kind in names), "")
         if name in _REMEDIES:
             _refuse(name)
-        if name != own and name not in warned:
+        if name != own and name not in warned:  # once for each
             warned.add(name)
             warn(f"{name} of the script is {own} on this cluster")
         return strategy

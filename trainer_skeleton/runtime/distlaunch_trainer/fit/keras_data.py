@@ -22,48 +22,20 @@ Dataset = tf.data.Dataset
 
 @dataclass
 class KerasData:
-    """The batches of a call on this task.
+    """The batches of a call on this task."""
 
-    Attributes
-    ----------
-    adapter
-        Keras's adapter of the data.
-    batches
-        This task's parts of the batches, of which each iterator reads one pass.
-    form
-        Their form.
-    spec
-        The type of a batch, as a model's steps get it; None if its shape is not known.
-    num_batches
-        Batches of a pass; None if that is not known.
-    is_endless
-        Whether there are always more.
-    least_rows
-        Rows that each batch has at least.
-    only_last_differs
-        Whether all batches of a pass but the last have more rows.
-    comparison
-        Compares the first batch with those of other tasks.
-    dataset
-        The script's, if all tasks have the same.
-    can_be_shared
-        Whether it can be read again, by parts.
-    requested_steps
-        The argument ``steps_per_epoch`` of ``fit``, or that of ``evaluate``.
-    """
-
-    adapter: Any
-    batches: Iterable[Any]
+    adapter: Any  # Keras's, of the data
+    batches: Iterable[Any]  # this task's parts, of which each iterator reads one pass
     form: BatchForm
-    spec: Any
-    num_batches: int | None
+    spec: Any  # the type of a batch, as a model's steps get it; None if its shape is not known
+    num_batches: int | None  # of a pass; None if that is not known
     is_endless: bool = False
-    least_rows: int = 0
-    only_last_differs: bool = False
-    comparison: RowComparison | None = None
-    dataset: Dataset | None = None
-    can_be_shared: bool = False
-    requested_steps: int | None = None
+    least_rows: int = 0  # of each batch
+    only_last_differs: bool = False  # whether all batches of a pass but the last have more rows
+    comparison: RowComparison | None = None  # of the first batch with those of other tasks
+    dataset: Dataset | None = None  # the script's, if all tasks have the same
+    can_be_shared: bool = False  # whether it can be read again, by parts
+    requested_steps: int | None = None  # steps_per_epoch of fit(), or steps of evaluate()
 
     @property
     def steps(self) -> int | None:
@@ -119,21 +91,13 @@ class KerasReader(Reader):
 
     The orders of a data set that shuffles depend on the number of iterators made before: two per
     epoch where Keras knows the number of batches.
-
-    Parameters
-    ----------
-    data
-        The data.
-    cluster
-        The tasks.
-    position
-        Where to continue: iterators made, batches read of the last one (None if that has ended),
-        and batches of a pass.
     """
 
     is_for_once = True
 
     def __init__(self, data: KerasData, cluster: Cluster, position: list[int | None]) -> None:
+        # `position`: iterators made, batches read of the last one (None if that has ended), and
+        # batches of a pass.
         data.adapter.on_epoch_end()  # as Keras does before the first epoch
         self.form = data.form
         self.iterator = None

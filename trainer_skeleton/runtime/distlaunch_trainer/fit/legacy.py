@@ -46,24 +46,12 @@ _MAX_BATCHES_BETWEEN = 10_000
 
 @dataclass(frozen=True)
 class _FitState:
-    """Where a call of ``fit`` was saved.
+    """Where a call of ``fit`` was saved."""
 
-    Attributes
-    ----------
-    epoch
-        Epochs done; those of ``initial_epoch`` count.
-    step
-        Steps of all calls of ``fit`` of the script.
-    epochs
-        The records of the epochs of all calls.
-    own_epochs
-        How many of these are of this call.
-    """
-
-    epoch: int
-    step: int
-    epochs: list[dict[str, Any]]
-    own_epochs: int
+    epoch: int  # epochs done; those of initial_epoch count
+    step: int  # of all calls of fit() of the script
+    epochs: list[dict[str, Any]]  # the records of all calls
+    own_epochs: int  # how many of these are of this call
 
     def own_records(self) -> list[dict[str, Any]]:
         """Return the records of the epochs of this call."""
@@ -84,16 +72,6 @@ class LegacySession(Session):
         """Write the model that was trained last as a SavedModel, on the chief; a collective.
 
         If tf_keras cannot write it, a warning is printed.
-
-        Returns
-        -------
-        list of str
-            The file that names the SavedModel, if it was written.
-
-        Raises
-        ------
-        StorageError
-            If the folder cannot be written.
         """
         is_chief = self.cluster.role.is_chief
         if is_chief:

@@ -38,35 +38,16 @@ _OFF = tf.data.experimental.AutoShardPolicy.OFF
 
 @dataclass(frozen=True)
 class Caller:
-    """The call that reads data, for messages and exchanges.
-
-    Attributes
-    ----------
-    cluster, report
-        The tasks, and where to report.
-    call
-        ``fit() (train.py, line 30)``.
-    gathers_rows
-        Whether its results are the rows of all tasks, as those of ``predict``.
-    """
+    """The call that reads data, for messages and exchanges."""
 
     cluster: Cluster
     report: Report
-    call: str
-    gathers_rows: bool = False
+    call: str  # fit() (train.py, line 30)
+    gathers_rows: bool = False  # whether its results are the rows of all tasks, as of predict()
 
 
 def open_data(adapter: Any, steps: int | None, caller: Caller) -> KerasData:
     """Return the data of a call; all tasks make it together.
-
-    Parameters
-    ----------
-    adapter
-        Keras's adapter of the data.
-    steps
-        The argument ``steps_per_epoch`` of ``fit``, or that of ``evaluate``.
-    caller
-        The call.
 
     Raises
     ------

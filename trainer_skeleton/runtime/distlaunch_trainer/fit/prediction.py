@@ -32,17 +32,7 @@ def predict_together(
     data: KerasData,
     cluster: Cluster,
 ) -> Any:
-    """Return what all tasks predict, each a part of the batches.
-
-    Parameters
-    ----------
-    function, arguments
-        Keras's ``predict``, and its arguments.
-    data
-        The data, the same on all tasks.
-    cluster
-        The tasks.
-    """
+    """Return what all tasks predict, each a part of the batches."""
     values = arguments.arguments
     tasks = cluster.role.num_workers
     if not data.can_be_shared or (data.num_batches or 0) < tasks or values["callbacks"]:

@@ -18,18 +18,10 @@ LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 
 @dataclass(frozen=True)
 class Program:
-    """A script that calls ``fit``, with its arguments.
+    """A script that calls ``fit``, with its arguments."""
 
-    Attributes
-    ----------
-    script
-        The path of a Python file, or
-    module
-        the name of a module.
-    """
-
-    script: str | None
-    module: str | None
+    script: str | None  # the path of a Python file, or
+    module: str | None  # the name of a module
     args: tuple[str, ...]
 
     @classmethod

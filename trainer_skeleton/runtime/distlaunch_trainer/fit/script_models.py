@@ -24,17 +24,7 @@ from distlaunch_trainer.step.step_functions import StepFunctions
 
 
 class ScriptModels:
-    """What calls of ``fit``, ``evaluate`` and the like need of a model.
-
-    Parameters
-    ----------
-    cluster
-        The cluster.
-    report
-        Where to warn of what depends on the number of replicas.
-    sync_batch_norm
-        Whether all batch normalizations take their statistics from all replicas.
-    """
+    """What calls of ``fit``, ``evaluate`` and the like need of a model."""
 
     def __init__(self, cluster: Cluster, report: Report, *, sync_batch_norm: bool) -> None:
         self._cluster = cluster
@@ -44,13 +34,7 @@ class ScriptModels:
         self._own_cluster: Cluster | None = None
 
     def check(self, model: keras.Model, call: str) -> None:
-        """Check that a model was made in the strategy of the cluster.
-
-        Raises
-        ------
-        ModelError
-            If it was not.
-        """
+        """Check that a model was made in the strategy of the cluster."""
         check_same_strategy(model, self._cluster.strategy, call)
 
     def cluster_of(self, model: keras.Model) -> Cluster:
@@ -98,13 +82,7 @@ class ScriptModels:
         self._notes.update(notes)
 
     def run_on_batch(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
-        """Train or evaluate on a batch, which each replica has as a whole.
-
-        Parameters
-        ----------
-        function, arguments
-            Keras's ``train_on_batch`` or ``test_on_batch``, and its arguments.
-        """
+        """Train or evaluate on a batch, which each replica has as a whole."""
         values = arguments.arguments
         model = values["self"]
         if not model.compiled:

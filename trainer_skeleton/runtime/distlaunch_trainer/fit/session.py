@@ -42,42 +42,7 @@ AFTER_FIT = "outside of fit(): what fit() has done is saved"
 
 
 class Session:
-    """The calls of one task's script.
-
-    Parameters
-    ----------
-    cluster
-        The cluster.
-    report
-        Where to report.
-    stop
-        The handler of SIGTERM.
-    checkpoints_dir
-        The folder for checkpoints.
-    settings
-        ``checkpoint_every``, ``step_timeout`` and ``sync_batch_norm`` count.
-
-    Attributes
-    ----------
-    step
-        Steps of all calls of ``fit``.
-    epochs
-        The records of the epochs of all calls.
-    resumed_from
-        The step that the run resumed from, None if it started from scratch.
-    model
-        The model that was trained last.
-    facts
-        What the last call's ``ready`` event reported of data and replicas.
-    timing
-        Where the time of the last call's steps went.
-    models
-        The models of the script.
-    rendezvous
-        The places of the script that all tasks come to.
-    call
-        The call that runs, for messages: ``fit() (train.py, line 30)``.
-    """
+    """The calls of one task's script."""
 
     def __init__(
         self,
@@ -92,14 +57,14 @@ class Session:
         self.cluster = cluster
         self.report = report
         self.stop = stop
-        self.step = 0
-        self.epochs: list[dict[str, Any]] = []
-        self.resumed_from: int | None = None
-        self.model: keras.Model | None = None
-        self.facts: dict[str, Any] = {}
-        self.timing: dict[str, Any] | None = None
+        self.step = 0  # of all calls of fit()
+        self.epochs: list[dict[str, Any]] = []  # the records of all calls
+        self.resumed_from: int | None = None  # the step; None if from scratch
+        self.model: keras.Model | None = None  # that was trained last
+        self.facts: dict[str, Any] = {}  # of the last call's ready event: data and replicas
+        self.timing: dict[str, Any] | None = None  # of the last call's steps
         self.rendezvous = cluster.rendezvous
-        self.call = ""
+        self.call = ""  # that runs, for messages: fit() (train.py, line 30)
         self._is_seeded = False
         self._is_in_fit = False
         self._checkpoints_dir = checkpoints_dir

@@ -118,14 +118,7 @@ def build_schedule(
 ) -> _schedules.LearningRateSchedule:
     """Return the schedule of options; steps are counted from the start of the run.
 
-    Parameters
-    ----------
-    base
-        The rate after the warm-up and before the decay.
-    options
-        Warm-up and decay.
-    epochs, steps_per_epoch
-        The length of the run.
+    ``base`` is the rate after the warm-up and before the decay.
 
     Raises
     ------
@@ -167,15 +160,7 @@ def _cosine(base: float, warmup: int, end: int, rest: float) -> _schedules.Cosin
 
 @keras.saving.register_keras_serializable("distlaunch_trainer")
 class WarmUp(_schedules.LearningRateSchedule):
-    """Multiplies a schedule by 1/n, 2/n … 1 in the first n steps.
-
-    Parameters
-    ----------
-    schedule
-        The schedule, whose steps count from the start too.
-    steps
-        The number of steps.
-    """
+    """Multiplies a schedule by 1/n, 2/n … 1 in the first n steps."""
 
     def __init__(self, schedule: _schedules.LearningRateSchedule, steps: int) -> None:
         super().__init__()

@@ -29,18 +29,8 @@ def stable_names(paths: Iterable[str]) -> list[str]:
 def optimizer_names(paths: Iterable[str], model_names: Mapping[str, str]) -> list[str]:
     """Return the names of an optimizer's variables, without the scopes they were created in.
 
-    Parameters
-    ----------
-    paths
-        Paths such as ``adam_1/dense_7_kernel_momentum``: Keras writes the path of the model's
-        variable with underscores.
-    model_names
-        The names of the model's variables by their paths.
-
-    Returns
-    -------
-    list of str
-        Names such as ``dense/kernel/momentum`` and ``iteration``.
+    ``adam_1/dense_7_kernel_momentum`` becomes ``dense/kernel/momentum``: Keras writes the path of
+    the model's variable, a key of ``model_names``, with underscores.
     """
     by_prefix = {f"{path.replace('/', '_')}_": name for path, name in model_names.items()}
     names = []

@@ -21,21 +21,12 @@ from .step_timing import StepTimer
 
 
 class GradientAccumulation:
-    """The accumulators of an optimizer, each replica's with its share of the gradients.
-
-    Parameters
-    ----------
-    model
-        A compiled model whose optimizer is built; see :func:`accumulates_locally`.
-    strategy
-        The strategy that it was built in.
-    timer
-        Takes the time of the exchange of gradients.
-    """
+    """The accumulators of an optimizer, each replica's with its share of the gradients."""
 
     def __init__(
         self, model: keras.Model, strategy: tf.distribute.Strategy, timer: StepTimer | None
     ) -> None:
+        # The model's optimizer is built, and `accumulates_locally` is true of it.
         self._strategy = strategy
         self._timer = timer
         self._iterations = keras_optimizers.iteration_counter(model.optimizer)
@@ -77,12 +68,7 @@ class GradientAccumulation:
     def sum_over_steps(self, gradients: list[Any], loss: tf.Tensor) -> tuple[list[Any], tf.Tensor]:
         """Return gradients and mean loss of all replicas and all steps since the last update.
 
-        Parameters
-        ----------
-        gradients
-            A replica's gradients of this step, one per variable, or None.
-        loss
-            Its share of the loss (scalar).
+        They are given a replica's gradients of this step, or None, and its share of the loss.
         """
         pairs = zip(gradients, self._accumulators, strict=True)
         totals = [None if g is None else g + accumulator.value for g, accumulator in pairs]

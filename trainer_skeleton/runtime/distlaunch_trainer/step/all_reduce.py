@@ -16,7 +16,10 @@ _BYTES_PER_PACK = 32 << 20
 
 
 class CollectiveInXlaError(Exception):
-    """A function that XLA should compile exchanges values with other replicas."""
+    """A function that XLA should compile exchanges values with other replicas.
+
+    The sums and gathered rows below raise it.
+    """
 
 
 def sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
@@ -24,11 +27,6 @@ def sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
 
     The last values are in the first pack: backpropagation computes their gradients first. Values
     of unknown shape make one pack of all.
-
-    Raises
-    ------
-    CollectiveInXlaError
-        If XLA is to compile the step.
     """
     if step_context.current().in_xla:
         raise CollectiveInXlaError
@@ -107,11 +105,6 @@ def gather_rows(values: list[tf.IndexedSlices]) -> list[tf.IndexedSlices]:
 
     Replicas may have different numbers of rows. TensorFlow requires that the numbers are the same
     in all steps of one execution.
-
-    Raises
-    ------
-    CollectiveInXlaError
-        If XLA is to compile the step.
     """
     if step_context.current().in_xla:
         raise CollectiveInXlaError

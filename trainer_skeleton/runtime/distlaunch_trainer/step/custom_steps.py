@@ -42,13 +42,7 @@ def overrides(model: keras.Model, method: str) -> bool:
 
 
 def check_can_train(model: keras.Model, replicas: int) -> None:
-    """Refuse a model that cannot be trained on these replicas.
-
-    Raises
-    ------
-    ModelError
-        If it replaces the loop around its steps, or has stateful layers on several replicas.
-    """
+    """Refuse a model with a loop of its own, or with stateful layers on several replicas."""
     rnn = keras.layers.RNN
     layers = [layer for layer in keras_compat.all_layers(model) if isinstance(layer, rnn)]
     stateful = [layer.name for layer in layers if layer.stateful]
@@ -71,24 +65,7 @@ def weights_scalars(metric: keras.metrics.Metric) -> bool:
 
 
 class CustomSteps:
-    """Calls a model's own steps.
-
-    Parameters
-    ----------
-    model
-        A compiled model, built in the strategy's scope.
-    replicas
-        Number of replicas.
-    function
-        The user's, in place of the model's ``train_step()``.
-
-    Attributes
-    ----------
-    has_train_step, has_test_step
-        Whether the model's class has its own; not if there is a function in its place.
-    gathers_rows
-        Whether the replicas exchange rows of sparse gradients; known after the first step.
-    """
+    """Calls a model's own steps."""
 
     def __init__(
         self,
@@ -98,9 +75,9 @@ class CustomSteps:
     ) -> None:
         check_can_train(model, replicas)
         self._model = model
-        self.gathers_rows = False
+        self.gathers_rows = False  # set when the step is traced
         self.function = function
-        self.has_train_step = overrides(model, "train_step") and function is None
+        self.has_train_step = overrides(model, "train_step") and function is None  # in its place
         self.has_test_step = overrides(model, "test_step")
         self._replicas = replicas
         if replicas > 1 and (self.has_train_step or function):
@@ -170,14 +147,7 @@ def sum_weighted(
 ) -> list[Any]:
     """Return the gradients of the global batch; None where a replica has none.
 
-    Parameters
-    ----------
-    gradients
-        The gradients of a replica, those of embeddings as rows.
-    variables
-        Their variables, None if these are not known.
-    rows
-        The replica's rows, if the gradients are of means over them; None if they are its shares.
+    With ``rows`` they are of means over these; without, they are a replica's shares.
     """
     unknown = [tf.TensorShape(None)] * len(gradients)
     shapes = unknown if variables is None else [v.shape for v in variables]

@@ -42,21 +42,12 @@ _MEANS = {"sum_over_batch_size", "mean", _WEIGHTED_MEAN}
 
 @dataclass(frozen=True)
 class LossShare:
-    """A replica's share of a step's loss.
+    """A replica's share of a step's loss."""
 
-    Attributes
-    ----------
-    loss_to_differentiate
-        Summed over the replicas, the loss that one worker would differentiate.
-    loss_to_report
-        Summed over the replicas, the loss that one worker would report.
-    divisor
-        If not None, both sums have still to be divided by the sum of this over the replicas, and
-        contain no weight regularizers.
-    """
-
-    loss_to_differentiate: tf.Tensor
-    loss_to_report: tf.Tensor
+    loss_to_differentiate: tf.Tensor  # summed over the replicas, as one worker would
+    loss_to_report: tf.Tensor  # likewise
+    # If not None, both sums have still to be divided by the sum of this over the replicas, and
+    # contain no weight regularizers.
     divisor: tf.Tensor | None = None
 
 

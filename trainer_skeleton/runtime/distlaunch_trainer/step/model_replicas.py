@@ -43,15 +43,6 @@ class ModelReplicas:
         The user's function that trains on the rows of a replica, in place of the compiled loss.
     record_examples
         Called with the numbers of the examples of each step and replica, for an audit.
-
-    Attributes
-    ----------
-    is_compiled
-        Whether XLA compiles whole steps, as on a TPU.
-    has_divided_rows
-        Whether the batches of the step that is traced are parts of a global batch.
-    timer
-        Takes the times of steps; None where there is no clock.
     """
 
     def __init__(
@@ -66,8 +57,8 @@ class ModelReplicas:
         self.model = model
         self.strategy = strategy
         self.count = strategy.num_replicas_in_sync
-        self.is_compiled = isinstance(strategy, tf.distribute.TPUStrategy)  # each step, by XLA
-        self.has_divided_rows = True
+        self.is_compiled = isinstance(strategy, tf.distribute.TPUStrategy)  # whole steps, by XLA
+        self.has_divided_rows = True  # whether batches of the traced step are parts of a global one
         self._record_examples = record_examples
         # XLA compiles each step of a TPU, and has no clock.
         is_timed = has_clock() and not (self.is_compiled or model.run_eagerly)

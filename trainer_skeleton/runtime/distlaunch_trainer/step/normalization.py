@@ -27,17 +27,7 @@ _Moments = Callable[..., tuple[tf.Tensor, tf.Tensor]]
 
 
 class BatchNormalizations:
-    """The batch normalizations of a model that are trained.
-
-    Parameters
-    ----------
-    model
-        A built model.
-    replicas
-        Number of replicas.
-    synchronize
-        Whether all layers are synchronized, also those without ``synchronized=True``.
-    """
+    """The batch normalizations of a model that are trained."""
 
     def __init__(self, model: keras.Model, replicas: int, *, synchronize: bool = False) -> None:
         layers = _layers(model) if replicas > 1 else []

@@ -53,47 +53,25 @@ class StepRows:
 
 @dataclass(frozen=True)
 class LossReduction:
-    """How losses that Keras reduces are made means over the global batch.
+    """How losses that Keras reduces are made means over the global batch."""
 
-    Attributes
-    ----------
-    known_sums
-        Losses of ``add_loss()`` that are sums over the rows, and that the caller rescales.
-    divisors
-        Gets the replica's divisor of a loss, which is not rescaled then; None to rescale it.
-    """
-
-    known_sums: Sequence[Any] = ()
-    divisors: list[tf.Tensor] | None = None
+    known_sums: Sequence[Any] = ()  # of add_loss(), over the rows, that the caller rescales
+    divisors: list[tf.Tensor] | None = None  # gets that of a loss, not rescaled; None: rescale
 
 
 @dataclass(frozen=True)
 class StepContext:
-    """What is known of the step that is traced in this thread.
+    """What is known of the step that is traced in this thread."""
 
-    Attributes
-    ----------
-    rows
-        The rows of the replica; None outside of a step.
-    timer
-        Takes the time of the exchange of gradients.
-    in_xla
-        Whether XLA compiles what is traced, and so cannot exchange anything.
-    losses
-        How losses are reduced; None to leave them as Keras has them.
-    reduce_gradients
-        Is given gradients and their variables by an optimizer, and returns those of the global
-        batch; None where the optimizer is given these.
-    weighs_gradients
-        Whether gradients are multiplied by the replica's fraction of the rows before they are
-        summed, so that the loss is not.
-    """
-
-    rows: StepRows | None = None
-    timer: StepTimer | None = None
-    in_xla: bool = False
-    losses: LossReduction | None = None
+    rows: StepRows | None = None  # None outside of a step
+    timer: StepTimer | None = None  # of the exchange of gradients
+    in_xla: bool = False  # XLA compiles what is traced, and so cannot exchange anything
+    losses: LossReduction | None = None  # None leaves them as Keras has them
+    # Is given gradients and their variables by an optimizer, and returns those of the global batch;
+    # None where the optimizer is given these.
     reduce_gradients: Callable[[list[Any], list[Any] | None], list[Any]] | None = None
+    # Whether gradients are multiplied by the replica's fraction of the rows before they are summed,
+    # so that the loss is not.
     weighs_gradients: bool = False
 
 

@@ -53,21 +53,14 @@ class StepTimer:
 
     def time_step(
         self,
-        number: tf.Tensor,
+        number: tf.Tensor,  # that of `start`, and one more for each step of the execution
         get_batch: Callable[[], Any],
         train: Callable[[Any], tuple[tf.Tensor, ...]],
         run: Callable[[Callable[..., Any], tuple[Any, ...]], Any],
     ) -> tuple[Any, ...]:
         """Return the next batch and what ``train`` returns of it, and record the step's times.
 
-        Parameters
-        ----------
-        number
-            That of `start`, and one more for each step of the execution.
-        get_batch, train
-            The step.
-        run
-            Calls a function on each replica with its part of arguments, on the replica's device.
+        ``run`` calls a function on each replica with its part of arguments, on its device.
         """
         start = tf.timestamp()
         batch = get_batch()

@@ -34,42 +34,16 @@ from .step_context import StepRows
 
 
 class _LocalResults(NamedTuple):
-    """Results of a replica's rows.
+    """Results of a replica's rows."""
 
-    Attributes
-    ----------
-    gradients
-        Its share of each weight's gradient, None for weights that have none.
-    loss
-        Its share of the loss (scalar).
-    divisor
-        The replica's part of the number that sums of the shares are still to be divided by (scalar,
-        see `LossShare`); None if they are not.
-    other_logs
-        Its logs that are no metrics (shape [n]).
-    """
-
-    gradients: list[Any]
-    loss: tf.Tensor
-    divisor: tf.Tensor | None
-    other_logs: tf.Tensor
+    gradients: list[Any]  # its share of each weight's, None for weights that have none
+    loss: tf.Tensor  # its share (scalar)
+    divisor: tf.Tensor | None  # see LossShare; None if nothing is still to be divided
+    other_logs: tf.Tensor  # that are no metrics (shape [n])
 
 
 class TrainingStep:
-    """Trains on one batch.
-
-    Parameters
-    ----------
-    replicas
-        The model.
-
-    Attributes
-    ----------
-    logs
-        The logs of the steps.
-    accumulation
-        Accumulates gradients locally; None if the model's optimizer does, or does not accumulate.
-    """
+    """Trains on one batch."""
 
     def __init__(self, replicas: ModelReplicas) -> None:
         self.replicas = replicas
@@ -81,6 +55,7 @@ class TrainingStep:
         self.logs = StepLogs()
         is_custom = replicas.custom.has_train_step or replicas.custom.function
         accumulates = not is_custom and accumulates_locally(self._model, replicas.count)
+        # None if the model's optimizer accumulates gradients itself, or does not accumulate.
         self.accumulation = (
             GradientAccumulation(self._model, replicas.strategy, replicas.timer)
             if accumulates
