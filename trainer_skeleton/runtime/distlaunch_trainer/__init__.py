@@ -2,23 +2,7 @@
 
 ``Run`` is a training run of one task; ``Records``, ``Tfds``, ``ImageFolder``, ``Csv`` and
 ``Arrays`` are data; ``launch`` makes a program of a training function. ``fit_script`` and
-``distributed_fit`` have ``fit`` of a program train on all tasks. A run in the order of its rooms:
-
-``process``, ``run``     a task's process, and the run in it: ``run_start`` joins the cluster and
-                         the job, ``loop_choice`` makes the loop, ``run_facts`` the figures
-``fit``                  the same for a finished script that calls ``fit()``
-``cluster``              the tasks of TF_CONFIG, their devices and strategy
-``input``                the data, divided over the replicas
-``model``                the user's model
-``step``                 a step of training or evaluation on all replicas
-``loop``                 epochs, validation and callbacks, until all tasks stop together
-``parameter_server``     another loop, for jobs with parameter servers
-``saving``               checkpoints and models; ``training_state`` is how far a run is
-``evaluator_task``       the evaluator task
-``report``               events, lines, summary, TensorBoard
-``keras_compat``         every private name of Keras that is used
-``task``                 what a process prints, stores and ends with; ``errors`` has one line each
-``options``              the options of the command line
+``distributed_fit`` have ``fit`` of a program train on all tasks.
 """
 
 from __future__ import annotations

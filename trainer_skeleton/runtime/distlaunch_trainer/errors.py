@@ -1,14 +1,4 @@
-"""What can go wrong in a training run, reported in one line.
-
-TrainerError            the run cannot go on; the process ends with 1
-├── ClusterError        the tasks do not form a cluster
-│   └── DeviceError     the tasks do not have the GPUs that they should
-├── PlanError           these examples, this batch and these workers do not go together
-├── DataError           a file or a record cannot be used
-├── ModelError          the model cannot be trained as it is
-├── StorageError        a file or folder cannot be written or read
-└── TrainingStopped     the run received a stop signal and has saved a checkpoint
-"""
+"""What can go wrong in a training run, reported in one line."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Which task this process is, and what the tasks agree on.
-
-A cluster comes as the environment variable ``TF_CONFIG``, as Google's training services and
-TensorFlow write it: ``{"cluster": {"chief": [...], "worker": [...]}, "task": {"type": ..., "index":
-...}}``. Without it there is one task, the chief.
-"""
+"""What the tasks of a cluster agree on and exchange."""
 
 from __future__ import annotations
 
