@@ -19,7 +19,8 @@ from .evaluator_task.evaluator_status import ChiefSide, has_evaluator
 from .input.data_setup import TrainingData, load_data, load_evaluation_data
 from .input.user_data.user_dataset import keep_order
 from .loop.callbacks import histogram_callback
-from .loop.evaluation import collective_evaluate, evaluate_once, restore_weights
+from .loop.evaluation import STEPS_PER_EXECUTION, collective_evaluate, restore_weights
+from .loop.evaluator import Evaluator
 from .loop.loop import Loop
 from .loop_choice import create_loop
 from .model.learning_rate import RateOptions, check_callbacks, resolve_rate_options, set_rates
@@ -31,13 +32,7 @@ from .model.user_model import (
     silence_summary,
 )
 from .parameter_server.coordinator_loop import CoordinatorLoop
-from .report.report import (
-    evaluation_line,
-    summary_matches,
-    test_line,
-    write_evaluation,
-    write_summary,
-)
+from .report.report import format_results, summary_matches, write_evaluation, write_summary
 from .run_facts import (
     gradient_bytes,
     hash_modules,
@@ -50,7 +45,9 @@ from .run_start import join_run
 from .saving.best_model import export_callback
 from .saving.model_files import files_in, save_model, serialization_problem
 from .step.custom_steps import TrainStep
+from .step.model_replicas import ModelReplicas
 from .step.normalization import replica_count_warnings
+from .step.step_functions import StepFunctions
 from .step.step_timing import input_hint
 from .task import explain
 from .task.explain import model_build, user_code
@@ -276,7 +273,7 @@ class Run(AbstractContextManager):
             self._final = loop.run()
             if data.test is not None:
                 logs = loop.evaluate(data.test)
-                self._report.log(test_line(logs))
+                self._report.log(f"test {format_results(logs)}")
                 self._results["test"] = {n: np.asarray(v).tolist() for n, v in logs.items()}
         return list(self._final.history)
 
@@ -308,9 +305,12 @@ class Run(AbstractContextManager):
         restore_weights(model, path, self._joined.saved, self._cluster)
         self._report_ready(step=0)
         with explain.step_errors(self._find_bad_record):
-            synchronize = self._settings.sync_batch_norm
-            logs = evaluate_once(model, self._cluster, data, synchronize=synchronize)
-        self._report.log(evaluation_line(path, logs))
+            replicas = ModelReplicas(
+                model, self.strategy, synchronize=self._settings.sync_batch_norm
+            )
+            evaluator = Evaluator(model, StepFunctions(replicas), self._cluster, data)
+            logs = evaluator.evaluate(STEPS_PER_EXECUTION) or {}
+        self._report.log(f"evaluation of {path}: {format_results(logs)}")
         if self.is_chief:
             facts = self._facts() | {"evaluated": path, "logs": logs, "data": data.describe()}
             self._results = {"evaluation": write_evaluation(self._folders.job, facts)}

@@ -22,7 +22,7 @@ from distlaunch_trainer.loop.evaluator import Evaluator
 from distlaunch_trainer.model.learning_rate import restore_schedules
 from distlaunch_trainer.model.model_state import ModelState
 from distlaunch_trainer.options import Settings
-from distlaunch_trainer.report.report import Report, checkpoint_line
+from distlaunch_trainer.report.report import Report, format_results
 from distlaunch_trainer.run_start import JoinedRun
 from distlaunch_trainer.saving.best_model import best_model
 from distlaunch_trainer.saving.checkpoints import Checkpoint, Checkpoints
@@ -209,7 +209,8 @@ class ContinuousEvaluation:
         write_whole(join(self._job_dir, EVALUATIONS), lines.encode())
         self._report.event("evaluation", **facts, is_best=is_best)
         self._report.evaluation_scalars(progress.step, logs)
-        self._report.log(checkpoint_line(progress.step, logs, is_best=is_best))
+        best = " (best, exported)" if is_best else ""
+        self._report.log(f"evaluation of step {progress.step}: {format_results(logs)}{best}")
         self._status.has_evaluated(name)
 
     def _must_stop(self) -> bool:

@@ -14,14 +14,12 @@ import tensorflow as tf
 
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.errors import ModelError, StorageError, summarize
-from distlaunch_trainer.input.batches import Data
 from distlaunch_trainer.input.data_setup import open_evaluation_data
 from distlaunch_trainer.input.examples.arrays import Arrays
 from distlaunch_trainer.keras_compat import fit_calls
 from distlaunch_trainer.model.model_state import ModelState
 from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.saving.checkpoints import Checkpoint, Checkpoints
-from distlaunch_trainer.step.model_replicas import ModelReplicas
 from distlaunch_trainer.step.step_functions import StepFunctions
 from distlaunch_trainer.task.storage import join, names_in, read_whole
 
@@ -79,26 +77,6 @@ def restore_weights(
     values = [tf.convert_to_tensor(variable.value).numpy() for variable in model.variables]
     for variable, value in zip(model.variables, cluster.broadcast_all(values), strict=True):
         variable.assign(value)
-
-
-def evaluate_once(
-    model: keras.Model, cluster: Cluster, data: Data, *, synchronize: bool
-) -> dict[str, Any]:
-    """Return the results of a model on data, on all tasks.
-
-    Parameters
-    ----------
-    model
-        A compiled model, built in the strategy's scope.
-    cluster
-        The tasks.
-    data
-        The data.
-    synchronize
-        Whether all batch normalizations take their statistics from all replicas.
-    """
-    functions = StepFunctions(ModelReplicas(model, cluster.strategy, synchronize=synchronize))
-    return Evaluator(model, functions, cluster, data).evaluate(STEPS_PER_EXECUTION) or {}
 
 
 def _load_weights(model: keras.Model, path: str) -> None:

@@ -68,10 +68,6 @@ class Audit:
         for at in range(0, max(1, len(runs)), _RUNS_PER_EVENT):
             part = runs[at : at + _RUNS_PER_EVENT].tolist()
             self._events.event("audit", kind="seen", positions=part, **{"from": first, "to": stop})
-        self._flush_read()
-
-    def _flush_read(self) -> None:
-        """Report what was read for the training so far."""
         self._events.event(
             "audit",
             kind="read",

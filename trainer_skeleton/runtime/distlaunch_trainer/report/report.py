@@ -35,7 +35,7 @@ class Report:
     def __init__(self, role: Role, logs_dir: str) -> None:
         self._role = role
         self._metrics = MetricFile()
-        self._board = Board(logs_dir)
+        self._board = Board(logs_dir, writes=role.is_chief)
         self._utilization = Utilization()
 
     def event(self, name: str, **facts: Any) -> None:
@@ -54,8 +54,6 @@ class Report:
 
     def scalars(self, epoch: int, logs: Mapping[str, Any]) -> None:
         """Write an epoch's results that are numbers for TensorBoard, on the chief alone."""
-        if not self._role.is_chief:
-            return
         for name, value in _numbers(logs).items():
             part = "validation" if name.startswith("val_") else "train"
             self._board.scalar(part, f"epoch_{name.removeprefix('val_')}", value, epoch)
@@ -63,8 +61,6 @@ class Report:
 
     def batch_scalars(self, step: int, values: Mapping[str, Any]) -> None:
         """Write scalars within an epoch for TensorBoard, named as Keras names them."""
-        if not self._role.is_chief:
-            return
         for name, value in _numbers(values).items():
             self._board.scalar("train", f"batch_{name}", value, step)
         self._board.flush()
@@ -88,13 +84,11 @@ class Report:
 
     def layers(self, model: keras.Model) -> None:
         """Write a model's layers for TensorBoard, on the chief alone."""
-        if self._role.is_chief:
-            self._board.model("train", model)
+        self._board.model("train", model)
 
     def graph(self, graph: tf.Graph) -> None:
         """Write the graph of the training steps for TensorBoard, on the chief alone."""
-        if self._role.is_chief:
-            self._board.graph("train", graph)
+        self._board.graph("train", graph)
 
     def histograms(self, epoch: int, model: keras.Model) -> None:
         """Write the distribution of a model's weights for TensorBoard, on the chief alone."""
@@ -170,24 +164,9 @@ def epoch_line(epochs: int, history: Sequence[Mapping[str, Any]], *, shows_rate:
     logs = {name: value for name, value in record["logs"].items() if name != "learning_rate"}
     rate = f" learning_rate {record['learning_rate']:.4g}" if shows_rate or len(rates) > 1 else ""
     speed = record["examples_per_second"]
-    return f"epoch {record['epoch']}/{epochs}: {_results(logs)}{rate}" + (
+    return f"epoch {record['epoch']}/{epochs}: {format_results(logs)}{rate}" + (
         f" ({speed:,.0f} examples/s)" if speed else ""
     )
-
-
-def evaluation_line(path: str, logs: Mapping[str, Any]) -> str:
-    """Return the results of an evaluation as a line."""
-    return f"evaluation of {path}: {_results(logs)}"
-
-
-def test_line(logs: Mapping[str, Any]) -> str:
-    """Return the results on the test data as a line."""
-    return f"test {_results(logs)}"
-
-
-def checkpoint_line(step: int, logs: Mapping[str, Any], *, is_best: bool) -> str:
-    """Return the evaluator's results of a checkpoint as a line."""
-    return f"evaluation of step {step}: {_results(logs)}{' (best, exported)' if is_best else ''}"
 
 
 def write_evaluation(job_dir: str, facts: Mapping[str, Any]) -> str:
@@ -224,7 +203,8 @@ def summary_matches(job_dir: str, epochs: list[dict[str, Any]]) -> bool:
     return bool(epochs_before == _plain({"epochs": epochs})["epochs"])
 
 
-def _results(logs: Mapping[str, Any]) -> str:
+def format_results(logs: Mapping[str, Any]) -> str:
+    """Return the results that are one number as a text, such as ``loss 0.1234``."""
     return " ".join(f"{name} {value:.4f}" for name, value in _numbers(logs).items())
 
 

@@ -22,8 +22,9 @@ _BUCKETS = 30  # TensorBoard's default
 class Board:
     """Event files in the folders of parts, such as ``train``, of a log folder."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, writes: bool) -> None:
         self._folder = folder
+        self._writes = writes
         self._writers: dict[str, tf.summary.SummaryWriter] = {}
 
     def scalar(self, part: str, name: str, value: float, step: int) -> None:
@@ -40,6 +41,8 @@ class Board:
 
     def model(self, part: str, model: keras.Model) -> None:
         """Write the layers of a model for the Graphs page; nothing if Keras cannot serialize it."""
+        if not self._writes:
+            return
         try:
             text = model.to_json()
         except Exception:  # noqa: BLE001 - get_config() is the user's
@@ -48,8 +51,9 @@ class Board:
 
     def graph(self, part: str, graph: tf.Graph) -> None:
         """Write a graph with its functions for the Graphs page."""
-        with self._writer(part).as_default():
-            tf.summary.graph(graph)
+        if self._writes:
+            with self._writer(part).as_default():
+                tf.summary.graph(graph)
 
     def flush(self) -> None:
         """Write what is buffered."""
@@ -57,6 +61,8 @@ class Board:
             writer.flush()
 
     def _write(self, part: str, name: str, value: Any, step: int, plugin: str) -> None:
+        if not self._writes:
+            return
         metadata = tf.compat.v1.Summary.Value().metadata
         metadata.plugin_data.plugin_name = plugin
         with self._writer(part).as_default():
