@@ -128,8 +128,25 @@ class Callbacks(kc.CallbackList):
         self.on_train_end(self._given_logs or (logs_of(record) if record else None))
 
     def state(self) -> tuple[list[Any], list[np.ndarray]]:
-        """Return what `states_of` returns of the callbacks of this task."""
-        return states_of(self._local)
+        """Return the state of this task's callbacks as JSON values, and its arrays.
+
+        Raises
+        ------
+        ModelError
+            If it cannot be saved.
+        """
+        arrays: list[np.ndarray] = []
+        states = []
+        for name, callback in _named(self._local):
+            try:
+                state = _encode(_get_state(callback), arrays)
+            except TypeError as problem:
+                raise ModelError(
+                    f"get_state() of {type(callback).__name__} returned {problem}, which cannot be "
+                    f"saved: use numbers, text, lists, dicts and arrays"
+                ) from None
+            states.append([name, state])
+        return states, arrays
 
     def resume(
         self,
@@ -138,16 +155,31 @@ class Callbacks(kc.CallbackList):
         arrays: list[np.ndarray],
         first_epoch: int = 0,
     ) -> None:
-        """Start the training after ``epochs``, with the state that the callbacks had."""
-        append_to_logs(self._local, first_epoch + len(epochs))
+        """Start the training after ``epochs``, with the state that the callbacks had.
+
+        Warn of callbacks without one.
+        """
+        for callback in self._local:
+            if isinstance(callback, kc.CSVLogger):
+                append_to_log(callback, first_epoch + len(epochs))
         self.on_train_begin()
         for number, record in enumerate(epochs, first_epoch):
             self.model.history.on_epoch_end(number, logs_of(record))
-        restore_states(self._local, states, arrays, self._report)
+        self.restore(states, arrays)
+        known, named = dict(states), _named(self._local)
+        fresh = [type(c).__name__ for name, c in named if _is_unknown(c) or name not in known]
+        if fresh:
+            self._report.warn(
+                f"these callbacks start from scratch, no checkpoint holds their state: "
+                f"{', '.join(fresh)}; give them get_state() and set_state(state)"
+            )
 
     def restore(self, states: list[Any], arrays: list[np.ndarray]) -> None:
         """Give the callbacks of this task the state that `state` returned."""
-        set_states(self._local, states, arrays)
+        known = dict(states)
+        for name, callback in _named(self._local):
+            if name in known:
+                _set_state(callback, _decode(known[name], arrays))
 
 
 class _LastLogs(kc.Callback):
@@ -164,58 +196,6 @@ class _LastLogs(kc.Callback):
 def histogram_callback(model: keras.Model, report: Report) -> kc.Callback:
     """Return a callback that writes the weights for TensorBoard after each epoch."""
     return kc.LambdaCallback(on_epoch_end=lambda epoch, _: report.histograms(epoch, model))
-
-
-def states_of(callbacks: list[kc.Callback]) -> tuple[list[Any], list[np.ndarray]]:
-    """Return the state of callbacks as JSON values, and its arrays.
-
-    Raises
-    ------
-    ModelError
-        If it cannot be saved.
-    """
-    arrays: list[np.ndarray] = []
-    states = []
-    for name, callback in _named(callbacks):
-        try:
-            state = _encode(_get_state(callback), arrays)
-        except TypeError as problem:
-            raise ModelError(
-                f"get_state() of {type(callback).__name__} returned {problem}, which cannot be "
-                f"saved: use numbers, text, lists, dicts and arrays"
-            ) from None
-        states.append([name, state])
-    return states, arrays
-
-
-def restore_states(
-    callbacks: list[kc.Callback], states: list[Any], arrays: list[np.ndarray], report: Report
-) -> None:
-    """Give callbacks the state that `states_of` returned; warn of those without one."""
-    set_states(callbacks, states, arrays)
-    known = dict(states)
-    named = _named(callbacks)
-    fresh = [type(c).__name__ for name, c in named if _is_unknown(c) or name not in known]
-    if fresh:
-        report.warn(
-            f"these callbacks start from scratch, no checkpoint holds their state: "
-            f"{', '.join(fresh)}; give them get_state() and set_state(state)"
-        )
-
-
-def set_states(callbacks: list[kc.Callback], states: list[Any], arrays: list[np.ndarray]) -> None:
-    """Give callbacks the state that `states_of` returned."""
-    known = dict(states)
-    for name, callback in _named(callbacks):
-        if name in known:
-            _set_state(callback, _decode(known[name], arrays))
-
-
-def append_to_logs(callbacks: list[kc.Callback], epochs: int) -> None:
-    """Have each CSVLogger continue its file after ``epochs``."""
-    for callback in callbacks:
-        if isinstance(callback, kc.CSVLogger):
-            append_to_log(callback, epochs)
 
 
 def append_to_log(logger: kc.CSVLogger, epochs: int) -> None:
