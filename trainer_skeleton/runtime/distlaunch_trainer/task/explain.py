@@ -269,14 +269,8 @@ def _location(error: BaseException, project: Path, *, is_script: bool) -> str:
     trace = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
     # The locations of a traced function are in the message.
     traced = re.findall(r'File "([^"\n]+)", line (\d+)', str(error))
-    for name, line in reversed(trace + traced):
-        if Path(name).is_relative_to(_PACKAGE):
-            if is_script:
-                continue
-            return ""  # what called the package is not at fault
-        if path := project_path(name, project):
-            return f" ({path}, line {line})"
-    return ""
+    place = _innermost(reversed(trace + traced), project, skips_package=is_script)
+    return f" ({place})" if place else ""
 
 
 def user_location(frame: FrameType | None) -> str | None:
@@ -287,20 +281,35 @@ def user_location(frame: FrameType | None) -> str | None:
     frame
         The thread's innermost frame.
     """
-    while frame is not None and not Path(frame.f_code.co_filename).is_relative_to(_PACKAGE):
-        if path := project_path(frame.f_code.co_filename):
-            return f"{path}, line {frame.f_lineno}"
-        frame = frame.f_back
-    return None
+    return _innermost(_places(frame), skips_package=False)
 
 
 def script_location(frame: FrameType | None) -> str | None:
     """Return the innermost line of the project among a frame and its callers, None if none is."""
+    return _innermost(_places(frame), skips_package=True)
+
+
+def _places(frame: FrameType | None) -> Iterator[tuple[str, int]]:
+    """Yield the file and line of a frame, and of its callers."""
     while frame is not None:
-        name = frame.f_code.co_filename
-        if not Path(name).is_relative_to(_PACKAGE) and (path := project_path(name)):
-            return f"{path}, line {frame.f_lineno}"
+        yield frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
+
+
+def _innermost(
+    places: Iterable[tuple[str, Any]], project: Path | None = None, *, skips_package: bool
+) -> str | None:
+    """Return the first place in the project's files, None if a file of the package is before it.
+
+    `skips_package` leaves out the package's files; otherwise what called it is not at fault.
+    """
+    for name, line in places:
+        if Path(name).is_relative_to(_PACKAGE):
+            if skips_package:
+                continue
+            return None
+        if path := project_path(name, project):
+            return f"{path}, line {line}"
     return None
 
 
