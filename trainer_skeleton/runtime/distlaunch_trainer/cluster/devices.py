@@ -91,7 +91,7 @@ def check_gpus(task: str, environ: Mapping[str, str], *, allow_cpu: bool) -> str
         return None
     reasons = "; ".join(missing_gpu_reasons(environ)) or "see TensorFlow's log above"
     problem = (
-        f"{task}: expected {_counted(expected, 'GPU')} ({_EXPECTED}), "
+        f"{task}: expected {messages.counted(expected, 'GPU')} ({_EXPECTED}), "
         f"TensorFlow sees {seen or 'none'}: {reasons}"
     )
     if allow_cpu:
@@ -193,9 +193,12 @@ def describe_devices() -> str:
     2.32.3``, or ``no GPU, 2 CPU cores · TensorFlow 2.21.0 without CUDA``.
     """
     gpus = Counter(_gpu_name(*gpu) for gpu in enumerate(tf.config.list_physical_devices("GPU")))
-    devices = [f"{_counted(count, 'GPU')} ({name})" for name, count in gpus.items()]
+    devices = [f"{messages.counted(count, 'GPU')} ({name})" for name, count in gpus.items()]
     return " · ".join(
-        [", ".join(devices) or f"no GPU, {_counted(usable_cores(), 'CPU core')}", *_versions()]
+        [
+            ", ".join(devices) or f"no GPU, {messages.counted(usable_cores(), 'CPU core')}",
+            *_versions(),
+        ]
     )
 
 
@@ -292,7 +295,3 @@ def usable_cores() -> int:
     """Return the number of CPU cores that this process may run on."""
     has_affinity = hasattr(os, "sched_getaffinity")
     return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

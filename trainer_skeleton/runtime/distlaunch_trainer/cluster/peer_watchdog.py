@@ -20,10 +20,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "task"))  # Python was started with -I
 import messages
+from addresses import listens
 
 del sys.path[0]
 
-CONNECT_SECONDS = 2.0
 POLL_SECONDS = 0.5
 
 
@@ -62,27 +62,16 @@ def _is_stop_pending(task: int) -> bool:
 
 
 def _missing(others: dict[str, str]) -> list[str]:
-    # Peers that come soon, which are most, do not wait for these imports.
+    # Peers that come soon, which are most, do not wait for this import.
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(len(others)) as pool:
-        listen = list(pool.map(_listens, others.values()))
+        listen = list(pool.map(listens, others.values()))
     return [
         f"{peer} ({address})"
         for (peer, address), is_here in zip(others.items(), listen, strict=True)
         if not is_here
     ]
-
-
-def _listens(address: str) -> bool:
-    import socket
-
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS):
-            return True
-    except (OSError, OverflowError):
-        return False
 
 
 if __name__ == "__main__":

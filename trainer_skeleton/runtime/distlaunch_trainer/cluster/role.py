@@ -66,6 +66,13 @@ class Role:
         """The task's type: ``chief``, ``worker``, ``ps`` or ``evaluator``."""
         return self.name.partition(":")[0]
 
+    def addresses_by_type(self) -> dict[str, list[str]]:
+        """Return the addresses of ``peers`` by their type, as ``ClusterSpec`` takes them."""
+        by_type: dict[str, list[str]] = {}
+        for peer, address in zip(self.peers, self.addresses, strict=True):
+            by_type.setdefault(peer.partition(":")[0], []).append(address)
+        return by_type
+
 
 def role_from(environ: Mapping[str, str]) -> Role:
     """Read this process's role from ``TF_CONFIG`` in ``environ``.

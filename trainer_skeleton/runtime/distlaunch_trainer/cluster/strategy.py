@@ -15,6 +15,7 @@ from tensorflow.python.distribute.values import DistributedVariable
 
 from distlaunch_trainer.errors import ClusterError, ModelError, summarize
 from distlaunch_trainer.options import Settings
+from distlaunch_trainer.task.messages import counted
 
 from .devices import check_same_devices
 from .peers import PeerWatchdog
@@ -128,7 +129,7 @@ def describe(strategy: tf.distribute.Strategy, role: Role) -> str:
     name = next((name for kind, name in names.items() if isinstance(strategy, kind)), "one-device")
     replicas = int(strategy.num_replicas_in_sync)
     tasks = f" on {role.num_workers} tasks" if role.num_workers > 1 else ""
-    return f"strategy: {name}, {replicas} replica{'' if replicas == 1 else 's'}{tasks}"
+    return f"strategy: {name}, {counted(replicas, 'replica')}{tasks}"
 
 
 def check_same_strategy(model: Any, strategy: tf.distribute.Strategy, call: str) -> None:
@@ -257,11 +258,8 @@ def without_proxy(role: Role, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _resolver(role: Role) -> tf.distribute.cluster_resolver.ClusterResolver:
-    by_type: dict[str, list[str]] = {}
-    for peer, address in zip(role.peers, role.addresses, strict=True):
-        by_type.setdefault(peer.partition(":")[0], []).append(address)
     return tf.distribute.cluster_resolver.SimpleClusterResolver(
-        tf.train.ClusterSpec(by_type),
+        tf.train.ClusterSpec(role.addresses_by_type()),
         task_type=role.type,
         task_id=int(role.name.partition(":")[2] or 0),
         rpc_layer="grpc",

@@ -15,8 +15,8 @@ from distlaunch_trainer.cluster.strategy import without_proxy
 from distlaunch_trainer.errors import ClusterError, summarize
 from distlaunch_trainer.options import Settings
 from distlaunch_trainer.report.audit import is_audited
-
-from .addresses import listens
+from distlaunch_trainer.task.addresses import listens
+from distlaunch_trainer.task.messages import counted
 
 PROMISES = (
     "parameter servers train asynchronously: weights depend on timing and differ from run to run; "
@@ -60,8 +60,8 @@ class Servers:
         """Return a line such as ``strategy: parameter-server, 2 workers, 1 parameter server``."""
         servers = len(self.role.parameter_servers)
         return (
-            f"strategy: parameter-server, {_count(len(self.workers), 'worker')}, "
-            f"{_count(servers, 'parameter server')}"
+            f"strategy: parameter-server, {counted(len(self.workers), 'worker')}, "
+            f"{counted(servers, 'parameter server')}"
         )
 
 
@@ -80,10 +80,7 @@ def cluster_spec(role: Role) -> tf.train.ClusterSpec:
     ClusterError
         If it has no chief, or no worker.
     """
-    by_type: dict[str, list[str]] = {}
-    everyone = all_tasks(role)
-    for peer, address in zip(everyone.peers, everyone.addresses, strict=True):
-        by_type.setdefault(peer.partition(":")[0], []).append(address)
+    by_type = all_tasks(role).addresses_by_type()
     for kind in ("chief", "worker"):
         if kind not in by_type:
             raise ClusterError(
@@ -172,7 +169,3 @@ def connect_to_servers(role: Role, settings: Settings) -> Servers:
     peers = zip(role.peers, role.addresses, strict=True)
     workers = {peer: address for peer, address in peers if peer.startswith("worker")}
     return Servers(strategy, coordinator, role, workers)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

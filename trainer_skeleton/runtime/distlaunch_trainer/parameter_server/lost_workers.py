@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 from distlaunch_trainer.task import messages
-
-from .addresses import listens
+from distlaunch_trainer.task.addresses import listens
 
 _POLL_SECONDS = 1.0
 _ALL_GONE_SECONDS = 10.0  # for which a platform may take to restart one

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from distlaunch_trainer.errors import ModelError, summarize
 from distlaunch_trainer.keras_compat import keras_optimizers
+from distlaunch_trainer.task.messages import counted
 
 from .partition import is_elementwise, part_bounds, split, split_gradient
 
@@ -71,7 +72,7 @@ class ServerVariables:
     def describe(self) -> str:
         """Return a line with the number of weights, and how many are on several servers."""
         partitioned = sum(len(copy.parts) > 1 for copy in self._trainable)
-        servers = f"{self._servers} parameter server{'' if self._servers == 1 else 's'}"
+        servers = counted(self._servers, "parameter server")
         return (
             f"variables: {len(self._trainable)} weights on {servers}, {partitioned} of them "
             "partitioned"

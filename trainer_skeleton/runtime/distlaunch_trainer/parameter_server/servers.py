@@ -14,10 +14,10 @@ from distlaunch_trainer.cluster.peers import peer_timeout
 from distlaunch_trainer.cluster.role import Role
 from distlaunch_trainer.errors import ClusterError, summarize
 from distlaunch_trainer.task import messages, stop_signal
+from distlaunch_trainer.task.addresses import listens
 from distlaunch_trainer.task.job_folders import folders_from
 from distlaunch_trainer.task.storage import join
 
-from .addresses import listens
 from .connection import cluster_spec, prepare_environment
 
 _POLL_SECONDS = 1.0

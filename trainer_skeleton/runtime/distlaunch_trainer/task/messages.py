@@ -58,6 +58,11 @@ def capture_logging() -> None:
         logging.getLogger().addHandler(_JsonHandler())
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: ``1 replica``, ``2 replicas``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 class _JsonHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         name = record.levelname if record.levelno >= logging.INFO else "DEBUG"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import socket
 
-CONNECT_SECONDS = 2.0
+_CONNECT_SECONDS = 2.0
 
 
 def listens(address: str) -> bool:
     """Return whether a connection to ``host:port`` is accepted."""
     host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS):
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS):
             return True
     except (OSError, OverflowError):
         return False
