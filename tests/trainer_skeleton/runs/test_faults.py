@@ -77,18 +77,23 @@ class End(keras.callbacks.Callback):
 
 # The third checkpoint of a process is half written when the chief is killed.
 KILL_IN_WRITE = """
+import contextlib
+import types
 from distlaunch_trainer.saving import checkpoints
 
-class Killed(checkpoints._Unseekable):
-    written = 0
+new_file, written = checkpoints.new_file, []
 
-    def write(self, data):
-        Killed.written += len(data)
-        if Killed.written > int(os.environ["BYTES"]):
-            signal_once("write", 9)
-        return super().write(data)
+@contextlib.contextmanager
+def killed_in_write(path):
+    with new_file(path) as file:
+        def write(data):
+            written.append(len(data))
+            if sum(written) > int(os.environ["BYTES"]):
+                signal_once("write", 9)
+            return file.write(data)
+        yield types.SimpleNamespace(write=write)
 
-checkpoints._Unseekable = Killed
+checkpoints.new_file = killed_in_write
 """
 
 

@@ -18,7 +18,8 @@ from concurrent import futures
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, BinaryIO
+from types import SimpleNamespace
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -277,14 +278,16 @@ def _unused_name(names: list[str], step: int) -> str:
 
 def _write_values(folder: str, values: Mapping[str, np.ndarray]) -> None:
     """Write arrays by name, as ``numpy.load`` reads them; the format has a CRC of each."""
-    with (
-        explained("cannot write", folder),
-        new_file(join(folder, _VALUES)) as file,
-        zipfile.ZipFile(_Unseekable(file), "w", zipfile.ZIP_STORED) as archive,
-    ):
-        for name, value in values.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, _storable(value), allow_pickle=False)
+    with explained("cannot write", folder), new_file(join(folder, _VALUES)) as file:
+        # Without tell() it is written from its beginning to its end, as a bucket needs it. A GFile
+        # returns no length, and its flush() uploads all that was written.
+        stream: Any = SimpleNamespace(
+            write=lambda data: file.write(data) or memoryview(data).nbytes, flush=lambda: None
+        )
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+            for name, value in values.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, _storable(value), allow_pickle=False)
 
 
 def _read_values(folder: str, types: Mapping[str, str]) -> dict[str, np.ndarray]:
@@ -303,19 +306,3 @@ def _storable(value: np.ndarray) -> np.ndarray:
 def _restored(stored: np.ndarray, type_name: str) -> np.ndarray:
     known = getattr(ml_dtypes, type_name, None)
     return stored if known is None else stored.view(known)
-
-
-class _Unseekable(io.RawIOBase):
-    """A file that can only be written from its beginning to its end, as one in a bucket."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def writable(self) -> bool:
-        """Return True."""
-        return True
-
-    def write(self, data: Any) -> int:
-        """Write bytes; return their number."""
-        self._file.write(data)
-        return memoryview(data).nbytes
