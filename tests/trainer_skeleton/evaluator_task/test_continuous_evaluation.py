@@ -228,10 +228,11 @@ def test_low_or_high_is_better_by_the_metric(tmp_path, metric, mode, better):
     model.compile("sgd", "mse", metrics=["mae", "accuracy"])
     model.build((None, 1))
     model.evaluate(X, X, verbose=0)
-    best = BestModel(str(tmp_path), metric, mode, Report(Role(), ""))
+    settings = Settings(export_metric=metric, export_mode=mode)
+    best = BestModel(model, settings, str(tmp_path), Report(Role(), ""))
     name = metric.removeprefix("val_")
-    assert [best.is_better(model, {name: value}) for value in (2.0, 3.0, 1.0)] == better
-    assert not best.is_better(model, {name: float("nan")})
+    assert [best.is_better({name: value}) for value in (2.0, 3.0, 1.0)] == better
+    assert not best.is_better({name: float("nan")})
 
 
 @pytest.mark.parametrize("is_new_complete", [True, False])
@@ -247,7 +248,7 @@ def test_an_interrupted_export_leaves_a_whole_model(job, is_new_complete):
         shutil.rmtree(export / "best")
     else:
         (export / ".new/evaluation.json").unlink()
-    best = BestModel(str(job.folder), "val_loss", None, job.report)
+    best = BestModel(job.model, Settings(), str(job.folder), job.report)
     best.load()
     assert best.best == (0.125 if is_new_complete else 114.0)
     keras.models.load_model(export / "best/model.keras")
@@ -257,8 +258,10 @@ def test_an_interrupted_export_leaves_a_whole_model(job, is_new_complete):
 def test_an_unknown_metric_is_refused_before_the_training(tmp_path):
     model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
+    folder, report = str(tmp_path), Report(Role(), "")
     with pytest.raises(ModelError, match="--export-metric acuracy: no metric of this name is"):
-        BestModel(str(tmp_path), "val_acuracy", None, Report(Role(), "")).check(model)
-    best = BestModel(str(tmp_path), "acuracy", "max", Report(Role(), ""))
+        BestModel(model, Settings(export_metric="val_acuracy"), folder, report)
+    settings = Settings(export_metric="acuracy", export_mode="max")
+    best = BestModel(model, settings, folder, report)
     with pytest.raises(ModelError, match="acuracy: no such number; there are: loss, mae"):
-        best.is_better(model, {"loss": 1.0, "mae": 2.0})
+        best.is_better({"loss": 1.0, "mae": 2.0})

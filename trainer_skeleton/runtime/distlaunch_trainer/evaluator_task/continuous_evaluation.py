@@ -24,7 +24,7 @@ from distlaunch_trainer.model.model_state import ModelState
 from distlaunch_trainer.options import Settings
 from distlaunch_trainer.report.report import Report, format_results
 from distlaunch_trainer.run_start import JoinedRun
-from distlaunch_trainer.saving.best_model import best_model
+from distlaunch_trainer.saving.best_model import BestModel
 from distlaunch_trainer.saving.checkpoints import Checkpoint, Checkpoints
 from distlaunch_trainer.step.model_replicas import ModelReplicas
 from distlaunch_trainer.step.step_functions import StepFunctions
@@ -103,7 +103,7 @@ class ContinuousEvaluation:
         self._job_dir = job_dir
         self._report = report
         self._stop = stop
-        self._best = best_model(model, settings, job_dir, report) if settings.export else None
+        self._best = BestModel(model, settings, job_dir, report) if settings.export else None
         self._strategy = cluster.strategy
         self._schedules: dict[str, Any] | None = None
         self._state = ModelState(model, cluster.strategy)
@@ -200,7 +200,7 @@ class ContinuousEvaluation:
             "checkpoint": name,
             "logs": {key: np.asarray(value).tolist() for key, value in logs.items()},
         }
-        is_best = self._best is not None and self._best.is_better(self._model, logs)
+        is_best = self._best is not None and self._best.is_better(logs)
         if self._best is not None and is_best:
             self._best.write(self._model, facts)
         record = {**facts, "time": time.time(), "is_best": is_best}

@@ -31,64 +31,44 @@ _FACTS = "evaluation.json"  # complete if it is there
 
 
 class BestModel:
-    """Writes a model if it is better than those before.
+    """Writes a model if it is better than those before, by the metric that the options name.
 
-    Parameters
-    ----------
-    job_dir
-        The job folder.
-    metric
-        A metric of the validation data, with or without ``val_``.
-    mode
-        ``min``, ``max``, or None: what Keras's callbacks take for a metric of this name.
-    report
-        Where to log.
-
-    Attributes
-    ----------
-    best
-        The best value so far, None if there is none.
+    Raises
+    ------
+    ModelError
+        If the model has no such metric, or Keras does not know whether it is to be low or high.
     """
 
-    def __init__(self, job_dir: str, metric: str, mode: str | None, report: Report) -> None:
+    def __init__(
+        self, model: keras.Model, settings: Settings, job_dir: str, report: Report
+    ) -> None:
         self._folder = join(job_dir, *EXPORT)
         self._new_folder = join(job_dir, EXPORT[0], ".new")
-        self._metric = metric.removeprefix("val_")
-        self._mode = mode
+        self._metric = settings.export_metric.removeprefix("val_")
+        self._sign = 1 if (settings.export_mode or self._known_mode(model)) == "min" else -1
         self._report = report
-        self.best: float | None = None
+        self.best: float | None = None  # of the evaluations so far
 
-    def check(self, model: keras.Model) -> None:
-        """Check before the training that a low or a high value of the metric is better.
-
-        Raises
-        ------
-        ModelError
-            If the model has no such metric, or Keras does not know.
-        """
-        self._resolve_mode(model)
-
-    def is_better(self, model: keras.Model, logs: Mapping[str, Any]) -> bool:
+    def is_better(self, logs: Mapping[str, Any]) -> bool:
         """Return whether an evaluation is better than all before, and remember it then.
 
         Parameters
         ----------
-        model
-            The model.
         logs
             Its results on the validation data, without ``val_``.
 
         Raises
         ------
         ModelError
-            If it has no such metric, or Keras does not know whether it is to be low or high.
+            If they have no such metric.
         """
         value = logs.get(self._metric)
         if not isinstance(value, (int, float)):
             names = ", ".join(name for name, each in logs.items() if isinstance(each, (int, float)))
             raise ModelError(f"--export-metric {self._metric}: no such number; there are: {names}")
-        sign = 1 if self._resolve_mode(model) == "min" else -1
-        is_better = not math.isnan(value) and (self.best is None or sign * value < sign * self.best)
+        is_better = not math.isnan(value) and (
+            self.best is None or self._sign * value < self._sign * self.best
+        )
         if is_better:
             self.best = float(value)
         return is_better
@@ -132,29 +112,15 @@ class BestModel:
         text = read_if_there(join(folder, _FACTS))
         return json.loads(text) if text else None
 
-    def _resolve_mode(self, model: keras.Model) -> str:
-        if self._mode is None:
-            direction = keras_compat.metric_direction(model, self._metric)
-            if direction is None:
-                raise ModelError(
-                    f"--export-metric {self._metric}: no metric of this name is known to be better "
-                    "low or high: correct the name, or add --export-mode min or --export-mode max"
-                )
-            self._mode = "max" if direction == "up" else "min"
-        return self._mode
-
-
-def best_model(model: keras.Model, settings: Settings, job_dir: str, report: Report) -> BestModel:
-    """Return what exports the best model by the metric that the options name.
-
-    Raises
-    ------
-    ModelError
-        If the model has no such metric, or Keras does not know whether it is to be low or high.
-    """
-    best = BestModel(job_dir, settings.export_metric, settings.export_mode, report)
-    best.check(model)
-    return best
+    def _known_mode(self, model: keras.Model) -> str:
+        """Return ``min`` or ``max``, as Keras's callbacks take it for the metric."""
+        direction = keras_compat.metric_direction(model, self._metric)
+        if direction is None:
+            raise ModelError(
+                f"--export-metric {self._metric}: no metric of this name is known to be better "
+                "low or high: correct the name, or add --export-mode min or --export-mode max"
+            )
+        return "max" if direction == "up" else "min"
 
 
 def export_callback(
@@ -173,7 +139,7 @@ def export_callback(
         raise DataError(
             "--export best needs validation() in trainer/data.py: it has none, or returned None"
         )
-    return ExportBest(best_model(model, settings, job_dir, report))
+    return ExportBest(BestModel(model, settings, job_dir, report))
 
 
 class ExportBest(keras.callbacks.Callback):
@@ -193,7 +159,7 @@ class ExportBest(keras.callbacks.Callback):
             for name, value in (logs or {}).items()
             if name.startswith("val_")
         }
-        if self._best.is_better(self.model, results):
+        if self._best.is_better(results):
             self._best.write(self.model, {"epoch": epoch + 1, "logs": results})
 
     def get_state(self) -> dict[str, Any]:
