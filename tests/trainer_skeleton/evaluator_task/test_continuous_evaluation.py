@@ -9,6 +9,7 @@ import subprocess
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import keras
@@ -48,6 +49,9 @@ OPTIONS = RunOptions(
 class Signal:
     received = False
 
+    def defer(self) -> None:
+        """Be set by tests, as after a signal that is deferred."""
+
 
 class Job:
     """A job folder, of which the chief's checkpoints are written here."""
@@ -72,12 +76,12 @@ class Job:
 
     def evaluator(self, **settings: object) -> ContinuousEvaluation:
         data = open_evaluation_data(Arrays(X, 3 * X), self.cluster, self.report, global_batch=4)
-        return ContinuousEvaluation(
-            self.model, self.cluster, data,
+        joined = SimpleNamespace(
+            settings=Settings(**settings), cluster=self.cluster, report=self.report,
             checkpoints=Checkpoints(str(self.folder / "checkpoints"), self.report),
-            job_dir=str(self.folder), report=self.report, stop=self.signal,
-            settings=Settings(**settings),
+            folders=SimpleNamespace(job=str(self.folder)), stop=self.signal,
         )  # fmt: skip
+        return ContinuousEvaluation(joined, self.model, data)
 
     @contextmanager
     def ending(self) -> Iterator[None]:

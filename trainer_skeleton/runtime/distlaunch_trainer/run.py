@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from .cluster.strategy import check_same_strategy
-from .evaluator_task.continuous_evaluation import evaluate_checkpoints
+from .evaluator_task.continuous_evaluation import ContinuousEvaluation
 from .evaluator_task.evaluator_status import ChiefSide, has_evaluator
 from .input.data_setup import TrainingData, load_data, load_evaluation_data
 from .input.user_data.user_dataset import keep_order
@@ -231,7 +231,7 @@ class Run(AbstractContextManager):
         check_same_strategy(model, self.strategy, "fit()")
         if self._joined.is_evaluator:
             with explain.step_errors(self._find_bad_record):
-                return evaluate_checkpoints(self._joined, model, data)
+                return ContinuousEvaluation(self._joined, model, data.training).run()
         callbacks = checked_callbacks(callbacks)
         if self._settings.export and not has_evaluator(os.environ):
             export = export_callback(

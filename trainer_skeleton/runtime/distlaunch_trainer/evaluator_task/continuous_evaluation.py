@@ -14,21 +14,17 @@ from typing import Any
 import keras
 import numpy as np
 
-from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.errors import StorageError, TrainingStopped
 from distlaunch_trainer.input.batches import Data
-from distlaunch_trainer.input.data_setup import TrainingData
 from distlaunch_trainer.loop.evaluator import Evaluator
 from distlaunch_trainer.model.learning_rate import restore_schedules
 from distlaunch_trainer.model.model_state import ModelState
-from distlaunch_trainer.options import Settings
-from distlaunch_trainer.report.report import Report, format_results
+from distlaunch_trainer.report.report import format_results
 from distlaunch_trainer.run_start import JoinedRun
 from distlaunch_trainer.saving.best_model import BestModel
-from distlaunch_trainer.saving.checkpoints import Checkpoint, Checkpoints
+from distlaunch_trainer.saving.checkpoints import Checkpoint
 from distlaunch_trainer.step.model_replicas import ModelReplicas
 from distlaunch_trainer.step.step_functions import StepFunctions
-from distlaunch_trainer.task.stop_signal import StopSignal
 from distlaunch_trainer.task.storage import join, read_if_there, write_whole
 from distlaunch_trainer.training_state import Progress
 
@@ -37,73 +33,16 @@ from .evaluator_status import EVALUATIONS, EvaluatorSide, poll_seconds
 _STEPS_PER_EXECUTION = 20
 
 
-def evaluate_checkpoints(
-    joined: JoinedRun, model: keras.Model, data: TrainingData
-) -> list[dict[str, Any]]:
-    """Evaluate each checkpoint of the job on this evaluator; return the records.
-
-    Parameters
-    ----------
-    joined
-        The run.
-    model
-        A compiled model, built in the scope of the strategy.
-    data
-        The validation data, as the training data of `data_setup.load_evaluation_data`.
-    """
-    joined.stop.defer()
-    evaluation = ContinuousEvaluation(
-        model,
-        joined.cluster,
-        data.training,
-        checkpoints=joined.checkpoints,
-        job_dir=joined.folders.job,
-        report=joined.report,
-        stop=joined.stop,
-        settings=joined.settings,
-    )
-    return evaluation.run()
-
-
 class ContinuousEvaluation:
-    """Evaluates the checkpoints of a job folder.
+    """Evaluates the checkpoints of a job folder with a compiled model, on this task alone."""
 
-    Parameters
-    ----------
-    model
-        A compiled model, built in the scope of ``cluster.strategy``.
-    cluster
-        This task alone.
-    data
-        The data.
-    checkpoints
-        The checkpoints of the job.
-    job_dir
-        The job folder.
-    report, stop
-        Where the task reports, and its stop signal.
-    settings
-        ``export`` and its metric, and ``sync_batch_norm`` count.
-    """
-
-    def __init__(
-        self,
-        model: keras.Model,
-        cluster: Cluster,
-        data: Data,
-        *,
-        checkpoints: Checkpoints,
-        job_dir: str,
-        report: Report,
-        stop: StopSignal,
-        settings: Settings,
-    ) -> None:
+    def __init__(self, joined: JoinedRun, model: keras.Model, data: Data) -> None:
+        settings, cluster, self._report = joined.settings, joined.cluster, joined.report
         self._model = model
-        self._checkpoints = checkpoints
-        self._job_dir = job_dir
-        self._report = report
-        self._stop = stop
-        self._best = BestModel(model, settings, job_dir, report) if settings.export else None
+        self._checkpoints = joined.checkpoints
+        self._job_dir = job_dir = joined.folders.job
+        self._stop = joined.stop
+        self._best = BestModel(model, settings, job_dir, self._report) if settings.export else None
         self._strategy = cluster.strategy
         self._schedules: dict[str, Any] | None = None
         self._state = ModelState(model, cluster.strategy)
@@ -117,10 +56,7 @@ class ContinuousEvaluation:
     def run(self) -> list[dict[str, Any]]:
         """Evaluate until the training has ended and its last checkpoint is evaluated.
 
-        Returns
-        -------
-        list of dict
-            A record of each evaluation.
+        Return a record of each evaluation.
 
         Raises
         ------
@@ -129,6 +65,7 @@ class ContinuousEvaluation:
         TrainerError
             If a checkpoint is not of this model, or the job folder cannot be written.
         """
+        self._stop.defer()
         self._load()
         if not self._checkpoints.listed():
             self._report.log(f"waiting for the first checkpoint in {self._checkpoints.folder}")
