@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import keras
 
@@ -32,7 +33,7 @@ def create_loop(
     progress: Progress,
     callbacks: Sequence[keras.callbacks.Callback],
     train_step: TrainStep | None,
-) -> Loop | CoordinatorLoop:
+) -> Loop:
     """Return the loop that trains a model on the tasks of a run.
 
     Parameters
@@ -71,15 +72,7 @@ def create_loop(
             joined.report.warn(
                 "parameter servers ignore --profile, --scalars-every and --gradient-norm"
             )
-        return CoordinatorLoop(
-            model,
-            joined.servers,
-            services,
-            data,
-            options=options,
-            callbacks=callbacks,
-            progress=progress,
-        )
+        settings = replace(settings, profile=None, scalars_every=0, gradient_norm=False)
     is_chief = joined.cluster.role.is_chief
     replicas = ModelReplicas(
         model,
@@ -108,4 +101,14 @@ def create_loop(
         audit=data.audit,
         profile=Profile(settings.profile, joined.folders.logs, is_chief=is_chief),
     )
+    if joined.servers is not None:
+        return CoordinatorLoop(
+            model,
+            joined.servers,
+            services,
+            data,
+            options=options,
+            tools=tools,
+            progress=progress,
+        )
     return Loop(model, services, data, options=options, tools=tools, progress=progress)

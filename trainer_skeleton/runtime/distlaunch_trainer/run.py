@@ -31,7 +31,6 @@ from .model.user_model import (
     set_learning_rate,
     silence_summary,
 )
-from .parameter_server.coordinator_loop import CoordinatorLoop
 from .report.report import format_results, summary_matches, write_evaluation, write_summary
 from .run_facts import (
     gradient_bytes,
@@ -99,7 +98,7 @@ class Run(AbstractContextManager):
             keep_order()
         self._data: TrainingData | None = None
         self._step_notes: list[str] = []
-        self._loop: Loop | CoordinatorLoop | None = None
+        self._loop: Loop | None = None
         self._progress = joined.start.progress if joined.start else Progress()
         self._final: Progress | None = None
         self._results: dict[str, Any] = {}

@@ -23,7 +23,7 @@ from distlaunch_trainer.training_state import Progress
 from .evaluator import Evaluator
 from .loop_options import LoopOptions, StepTools, TaskServices
 from .run_state import RunState
-from .step_runner import AgreedHooks, StepRunner
+from .step_runner import AgreedHooks, Runner, StepRunner
 
 
 class Loop:
@@ -71,7 +71,7 @@ class Loop:
             options=data.options,
             progress=progress,
         )
-        self._runner = StepRunner(
+        self._runner: Runner = StepRunner(
             model, services, options, tools, state=self._state, watchdog=self._watchdog
         )
         self._evaluator: Evaluator | None = None
@@ -105,12 +105,7 @@ class Loop:
         self._model.stop_training = self._state.progress.stopped
         self._state.begin_training(self._options.first_epoch)
         # Kept, because TensorFlow takes up to a minute to delete an iterator of several devices.
-        self._reader = self._data.training.reader(
-            self._cluster,
-            self._state.progress,
-            epochs=self._options.epochs,
-            steps=self._data.options.steps_per_epoch,
-        )
+        self._reader = self._open_reader()
         while not self.is_done:
             self._run_epoch()
         self._tools.profile.close()
@@ -180,6 +175,15 @@ class Loop:
                 callbacks=own,
                 calls_batch_hooks=hooks.see_test_batches,
             )
+
+    def _open_reader(self) -> Reader:
+        """Return a reader of this task's training batches."""
+        return self._data.training.reader(
+            self._cluster,
+            self._state.progress,
+            epochs=self._options.epochs,
+            steps=self._data.options.steps_per_epoch,
+        )
 
     def _run_epoch(self) -> None:
         number = self._options.first_epoch + self.epoch

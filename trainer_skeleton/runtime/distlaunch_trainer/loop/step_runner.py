@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import keras
 import tensorflow as tf
@@ -27,6 +27,22 @@ class AgreedHooks(NamedTuple):
     see_test_batches: bool = False
     take_bad_losses: bool = False
     show_progress: bool = False
+
+
+class Runner(Protocol):
+    """What trains the steps of an epoch for a loop."""
+
+    hooks: AgreedHooks
+
+    @property
+    def steps_per_execution(self) -> int:
+        """Steps of an evaluation between agreements to stop."""
+
+    def describe_unfinished(self) -> str:
+        """Return which steps this task executes, for the message of an error."""
+
+    def train_epoch(self, reader: Reader, end: int, /) -> bool:
+        """Train to the end of the epoch, or until a task must stop; return whether one must."""
 
 
 class _LaunchedSteps(NamedTuple):
@@ -268,7 +284,12 @@ class StepRunner:
                 f"lower --learning-rate, or use --precision mixed_bfloat16; the last checkpoint is "
                 f"kept"
             )
-        raise TrainerError(
-            f"the loss is not finite at step {step} ({loss}): lower --learning-rate, clip the "
-            f"gradients (clipnorm) or look for bad values in the data; the last checkpoint is kept"
-        )
+        raise not_finite(step, loss)
+
+
+def not_finite(step: int, loss: float) -> TrainerError:
+    """Return the error of a step with a loss that is not finite."""
+    return TrainerError(
+        f"the loss is not finite at step {step} ({loss}): lower --learning-rate, clip the "
+        f"gradients (clipnorm) or look for bad values in the data; the last checkpoint is kept"
+    )

@@ -120,17 +120,11 @@ class ServerVariables:
         keras_optimizers.iteration_counter(self.optimizer).assign(step)
         self._counter.original.assign(step)
 
-    def push(self, before: Mapping[int, np.ndarray] | None = None) -> None:
-        """Copy values of the chief's model and optimizer to the servers.
-
-        Parameters
-        ----------
-        before
-            What `values` returned: only what has changed since is copied.
-        """
+    def push(self, before: Mapping[int, np.ndarray]) -> None:
+        """Copy to the servers what has changed in the chief's copy since `values` was `before`."""
         for copy in self._copies:
             value = _value(copy.original)
-            if before is None or not _same(value, before[id(copy.original)]):
+            if not _same(value, before[id(copy.original)]):
                 for part, array in zip(copy.parts, split(value, copy.bounds), strict=True):
                     part.assign(array)
 
