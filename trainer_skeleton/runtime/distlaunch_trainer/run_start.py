@@ -32,38 +32,18 @@ from .training_state import TrainingState
 
 @dataclass(frozen=True)
 class JoinedRun:
-    """A run that this task has joined.
+    """A run that this task has joined."""
 
-    Attributes
-    ----------
-    settings
-        The options; the precision is that of the run that is resumed.
-    is_evaluator
-        Whether this task evaluates checkpoints, and is no member of the cluster.
-    cluster
-        The tasks that train in step; the chief alone with parameter servers.
-    servers
-        Workers and parameter servers, if there are any.
-    folders, report, stop
-        Where the task writes and reports, and its stop signal.
-    checkpoints
-        The checkpoints of the job.
-    saved
-        The checkpoint to resume from or to evaluate, on the chief.
-    start
-        Where an earlier run stopped, if this one resumes it.
-    """
-
-    settings: Settings
-    is_evaluator: bool
-    cluster: Cluster
+    settings: Settings  # with the precision of the run that is resumed
+    is_evaluator: bool  # evaluates checkpoints, and is no member of the cluster
+    cluster: Cluster  # the tasks that train in step; the chief alone with parameter servers
     servers: Servers | None
     folders: Folders
     report: Report
     stop: StopSignal
     checkpoints: Checkpoints
-    saved: Checkpoint | None
-    start: TrainingState | None
+    saved: Checkpoint | None  # to resume from or to evaluate, on the chief
+    start: TrainingState | None  # where an earlier run stopped, if this one resumes it
 
 
 def join_run(options: argparse.Namespace) -> JoinedRun:

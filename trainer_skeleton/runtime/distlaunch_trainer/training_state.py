@@ -42,36 +42,20 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is.
+    """How far a run is."""
 
-    Attributes
-    ----------
-    step
-        Steps done, of all epochs.
-    history
-        The records of the epochs done.
-    stopped
-        Whether a callback has ended the training.
-    callbacks
-        The state of the callbacks; its arrays are among the checkpoint's values.
-    begun
-        The hooks that callbacks have begun the training, the epoch or the batch with, such as
-        ``on_epoch_begin``, and the learning rates before each, by the optimizer's name.
-    epoch_step, epoch_examples, epoch_seconds
-        Of the epoch that is not done: the step before its first one, its examples so far, and the
-        seconds that they took.
-    position
-        What the reader of the data needs to continue, beside the number of steps.
-    """
-
-    step: int = 0
-    history: list[dict[str, Any]] = field(default_factory=list)
-    stopped: bool = False
-    callbacks: list[Any] = field(default_factory=list)
+    step: int = 0  # steps done, of all epochs
+    history: list[dict[str, Any]] = field(default_factory=list)  # the records of the epochs done
+    stopped: bool = False  # a callback has ended the training
+    callbacks: list[Any] = field(default_factory=list)  # their state; its arrays are saved apart
+    # The hooks that callbacks have begun the training, the epoch or the batch with, such as
+    # ``on_epoch_begin``, and the learning rates before each, by the optimizer's name.
     begun: dict[str, dict[str, float]] = field(default_factory=dict)
+    # Of the epoch that is not done: the step before its first one, and its examples and seconds.
     epoch_step: int = 0
     epoch_examples: int = 0
     epoch_seconds: float = 0.0
+    # What the reader of the data needs to continue, beside the number of steps.
     position: list[int | None] = field(default_factory=list)
 
     def with_epoch(self, record: dict[str, Any]) -> Progress:

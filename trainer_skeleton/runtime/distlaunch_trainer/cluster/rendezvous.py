@@ -47,13 +47,7 @@ _exchanges: Counter[str] = Counter()  # of this process, of which all runs use o
 
 
 class Rendezvous:
-    """The places of a program that all training tasks come to in the same order.
-
-    Parameters
-    ----------
-    role
-        The place of this task in the cluster.
-    """
+    """The places of a program that all training tasks come to in the same order."""
 
     def __init__(self, role: Role) -> None:
         self._role = role
@@ -67,10 +61,7 @@ class Rendezvous:
     def meet(self, action: str) -> str:
         """Wait until all tasks have come here; return the action with its location.
 
-        Parameters
-        ----------
-        action
-            What this task does, for messages: ``predict()``.
+        The action, such as ``predict()``, is named in messages.
 
         Raises
         ------
@@ -117,14 +108,8 @@ class Rendezvous:
     def exchange(self, kind: str, value: Any, waits_for: str) -> list[Any]:
         """Return the values of all tasks, in the order of their ranks.
 
-        Parameters
-        ----------
-        kind
-            Which exchange it is; those of one kind are numbered in the order of their calls.
-        value
-            This task's, as JSON has it.
-        waits_for
-            What is waited for, for messages: ``to call predict()``.
+        Those of one kind are numbered in the order of their calls. Messages name what it waits
+        for: ``to call predict()``.
 
         Raises
         ------

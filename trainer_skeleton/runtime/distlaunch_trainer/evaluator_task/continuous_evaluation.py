@@ -57,13 +57,6 @@ class ContinuousEvaluation:
         """Evaluate until the training has ended and its last checkpoint is evaluated.
 
         Return a record of each evaluation.
-
-        Raises
-        ------
-        TrainingStopped
-            If this task received SIGTERM.
-        TrainerError
-            If a checkpoint is not of this model, or the job folder cannot be written.
         """
         self._stop.defer()
         self._load()

@@ -61,17 +61,9 @@ def poll_seconds(job_dir: str) -> float:
 
 
 class ChiefSide:
-    """The chief's part.
+    """The chief's part: it announces its run here.
 
-    Parameters
-    ----------
-    job_dir
-        The job folder.
-    report
-        Where to log that the chief waits.
-    is_new
-        Whether the run, which is announced here, is one from scratch: it removes the evaluations of
-        the one before.
+    One that `is_new`, from scratch, removes the evaluations of the one before.
     """
 
     def __init__(self, job_dir: str, report: Report, *, is_new: bool) -> None:
@@ -92,13 +84,6 @@ class ChiefSide:
         It gives up with a warning if the evaluator makes no progress for 300 s, or
         ``DISTLAUNCH_PEER_TIMEOUT`` if that is shorter, or was a process of this machine and is gone
         for 10 s; and at once on a stop signal.
-
-        Parameters
-        ----------
-        final
-            The name of the checkpoint.
-        is_stopped
-            Whether this task received a stop signal.
         """
         limit = min(_LONGEST_WAIT_SECONDS, peer_timeout(os.environ))
         known: Any = None
@@ -128,13 +113,7 @@ class ChiefSide:
 
 
 class EvaluatorSide:
-    """The evaluator's part.
-
-    Parameters
-    ----------
-    job_dir
-        The job folder.
-    """
+    """The evaluator's part."""
 
     def __init__(self, job_dir: str) -> None:
         self._folder = join(job_dir, _FOLDER)

@@ -46,27 +46,7 @@ TEST_HOOKS = ("on_test_batch_begin", "on_test_batch_end")
 class Callbacks(kc.CallbackList):
     """Keras's list of callbacks, with those that run on this task.
 
-    Parameters
-    ----------
-    given
-        The callbacks that ``callbacks()`` of ``trainer/model.py`` returns.
-    model
-        The model, compiled and built.
-    epochs, steps
-        Epochs in total, and steps of an epoch, if that is known.
-    writes
-        Whether callbacks that only write files run on this task.
-    report
-        Where to log what is left out.
-    verbose
-        What Keras's progress bar shows, as ``fit`` takes it; 0 for no bar.
-
-    Attributes
-    ----------
-    see_batches, see_test_batches, show_progress
-        Whether a callback needs the logs of single batches, or the bar those of some steps.
-    take_bad_losses
-        Whether a loss that is not finite is left to a callback.
+    Only some tasks have those that only write files (`writes`).
 
     Raises
     ------
@@ -83,13 +63,15 @@ class Callbacks(kc.CallbackList):
         steps: int | None,
         writes: bool,
         report: Report,
-        verbose: int = 0,
+        verbose: int = 0,  # of the progress bar, as `fit` takes it; 0 for no bar
     ) -> None:
         _check_leaves_weights(given)
         self._report = report
         used = [c for c in given if not isinstance(c, kc.BackupAndRestore)]
         if len(used) < len(given):
             report.log("BackupAndRestore is left out: every run resumes from its checkpoints")
+        # Whether a callback needs the logs of single batches, the bar those of some steps, and
+        # whether a loss that is not finite is left to a callback.
         # Also of callbacks that run on the chief only: the tasks must agree.
         self.see_batches = any(has_hook(c, TRAIN_HOOKS) for c in used)
         self.see_test_batches = any(has_hook(c, TEST_HOOKS) for c in used)

@@ -19,21 +19,8 @@ from distlaunch_trainer.step.step_functions import StepFunctions
 class Evaluator:
     """Evaluates a model on each example of the data once, on all tasks together.
 
-    Parameters
-    ----------
-    model
-        A compiled model, built in the scope of ``cluster.strategy``.
-    functions
-        The model's compiled functions.
-    cluster
-        The tasks.
-    data
-        The data.
-    callbacks
-        Callbacks, of which the test hooks are called.
-    calls_batch_hooks
-        Whether some callback has a hook for batches, on any task: the evaluation then takes as many
-        steps at once as ``compile(steps_per_execution=...)`` requests.
+    The test hooks of the callbacks are called. If some task `calls_batch_hooks`, the evaluation
+    takes as many steps at once as ``compile(steps_per_execution=...)`` requests.
     """
 
     def __init__(

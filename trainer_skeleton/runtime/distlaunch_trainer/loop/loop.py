@@ -27,23 +27,7 @@ from .step_runner import AgreedHooks, Runner, StepRunner
 
 
 class Loop:
-    """Trains a compiled model on all tasks.
-
-    Parameters
-    ----------
-    model
-        A compiled model, built in the scope of the cluster's strategy.
-    services
-        The tasks, and where the run saves and reports.
-    data
-        The data, and the options of the run.
-    options
-        When to end, validate and save.
-    tools
-        What trains and observes the steps.
-    progress
-        How far the run is.
-    """
+    """Trains a compiled model, built in the scope of the cluster's strategy, on all tasks."""
 
     def __init__(
         self,
@@ -78,24 +62,13 @@ class Loop:
         self._reader: Reader
 
     def restore(self, checkpoint: Checkpoint | None) -> None:
-        """Restore a checkpoint on every task; only the chief needs to have it.
-
-        Raises
-        ------
-        ModelError
-            If the checkpoint is of another model or optimizer.
-        """
+        """Restore a checkpoint on every task; only the chief needs to have it."""
         self._state.restore(checkpoint)
 
     def run(self) -> Progress:
         """Train until the last epoch is done or a callback ends the training.
 
-        Raises
-        ------
-        TrainingStopped
-            If a task received a stop signal; the chief has saved.
-        TrainerError
-            If the loss is not finite, or a checkpoint cannot be written.
+        After a stop signal it raises `TrainingStopped`; the chief has saved then.
         """
         with self._watchdog:
             return self._run()
@@ -129,13 +102,7 @@ class Loop:
         return self._runner.describe_unfinished()
 
     def evaluate(self, data: Data) -> dict[str, Any]:
-        """Return the results of the trained model on other data.
-
-        Raises
-        ------
-        TrainingStopped
-            If a task received a stop signal.
-        """
+        """Return the results of the trained model on other data; a stop signal ends the run."""
         # Kept like the other iterators.
         self._last_evaluator = Evaluator(self._model, self.functions, self._cluster, data)
         logs = self._last_evaluator.evaluate(self._runner.steps_per_execution, self._agree_to_stop)

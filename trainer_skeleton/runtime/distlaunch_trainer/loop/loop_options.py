@@ -29,35 +29,16 @@ class TaskServices:
 
 @dataclass(frozen=True)
 class LoopOptions:
-    """When a loop ends, validates, saves and prints.
+    """When a loop ends, validates, saves and prints."""
 
-    Attributes
-    ----------
-    epochs
-        Epochs in total, with those done before a resume.
-    first_epoch
-        The number of the first epoch for callbacks.
-    epochs_before
-        Epochs of the program before the first one, for reports.
-    validation_freq
-        Epochs after which to validate: every n-th, or those with these numbers, from 1.
-    checkpoint_every
-        Steps between checkpoints; 0 for one at the end of each epoch only.
-    step_timeout
-        Seconds without a finished step after which this task ends; 0 for none.
-    single_steps
-        Whether to execute one step at a time and read its result, so that an error names it.
-    prints_epochs
-        Whether to print a line for each epoch.
-    """
-
-    epochs: int
-    first_epoch: int = 0
-    epochs_before: int = 0
+    epochs: int  # in total, with those done before a resume
+    first_epoch: int = 0  # its number for callbacks
+    epochs_before: int = 0  # of the program before the first one, for reports
+    # Epochs after which to validate: every n-th, or those with these numbers, from 1.
     validation_freq: int | Sequence[int] = 1
-    checkpoint_every: int = 0
-    step_timeout: float = 0.0
-    single_steps: bool = False
+    checkpoint_every: int = 0  # steps; 0 for a checkpoint at the end of each epoch only
+    step_timeout: float = 0.0  # seconds without a finished step until this task ends; 0 for none
+    single_steps: bool = False  # executed and read one at a time, so that an error names its step
     prints_epochs: bool = True
 
     def validates_after(self, epoch: int) -> bool:
@@ -68,22 +49,10 @@ class LoopOptions:
 
 @dataclass(frozen=True)
 class StepTools:
-    """What trains the steps of a loop, is called around them, and observes them.
-
-    Attributes
-    ----------
-    functions, callbacks
-        Those of the model.
-    measurements
-        What is measured of the steps.
-    audit
-        Records the examples that are trained on, if the data has their numbers.
-    profile
-        Which steps to profile; by default none.
-    """
+    """What trains the steps of a loop, is called around them, and observes them."""
 
     functions: StepFunctions
     callbacks: Callbacks
     measurements: Measurements
-    audit: Audit | None = None
+    audit: Audit | None = None  # if the data has the numbers of its examples
     profile: Profile = field(default_factory=lambda: Profile(None, "", is_chief=False))

@@ -46,21 +46,7 @@ class GradientNorm:
 
 
 class Measurements:
-    """Measures the steps of a loop.
-
-    Parameters
-    ----------
-    model
-        A compiled model.
-    cluster
-        The tasks.
-    report
-        Where scalars are written.
-    scalars_every
-        Steps between scalars; 0 for the end of each epoch only.
-    gradient_norm
-        Whether to measure the norm of gradients; not on TPUs.
-    """
+    """Measures the steps of a loop: their time, scalars every so many steps, gradient norms."""
 
     def __init__(
         self,
@@ -68,7 +54,7 @@ class Measurements:
         cluster: Cluster,
         report: Report,
         *,
-        scalars_every: int = 0,
+        scalars_every: int = 0,  # 0 for the end of each epoch only
         gradient_norm: bool = False,
     ) -> None:
         self._model = model

@@ -31,25 +31,7 @@ from .loop_options import LoopOptions, TaskServices
 class RunState:
     """Owns the progress of a run, saves its state, and restores it on all tasks.
 
-    Parameters
-    ----------
-    model
-        A compiled model, whose optimizers have created their variables.
-    functions
-        The model's compiled functions.
-    callbacks
-        The callbacks.
-    services
-        The tasks, and where the run saves and reports.
-    options
-        What stays the same when the run resumes.
-    progress
-        How far the run is.
-
-    Attributes
-    ----------
-    progress
-        How far it is now.
+    The model's optimizers have created their variables.
     """
 
     def __init__(
@@ -92,16 +74,7 @@ class RunState:
     ) -> None:
         """Add the record of an epoch that is done, and report it.
 
-        Parameters
-        ----------
-        options
-            Those of the loop.
-        logs
-            The results of the epoch, for TensorBoard; the record has what callbacks made of them.
-        learning_rate
-            That of the last step.
-        **measured
-            What else is known of the epoch, see `epoch_record`.
+        `logs` are for TensorBoard; the record has what callbacks made of them.
         """
         progress = self.progress
         record = epoch_record(
@@ -124,18 +97,7 @@ class RunState:
         )
 
     def save(self, metric_sums: list[tf.Tensor]) -> None:
-        """Save on the chief.
-
-        Parameters
-        ----------
-        metric_sums
-            The metric variables, summed over the replicas.
-
-        Raises
-        ------
-        StorageError
-            If this checkpoint or the previous one could not be written.
-        """
+        """Save on the chief, with the metric variables summed over the replicas."""
         if self._services.cluster.role.is_chief:
             self._services.checkpoints.wait()  # memory holds one set of values at a time
             self._services.checkpoints.save(self._collect(metric_sums))
@@ -147,18 +109,7 @@ class RunState:
         raise TrainingStopped(f"stopped by a signal: saved at step {self.progress.step}")
 
     def restore(self, checkpoint: Checkpoint | None) -> None:
-        """Restore a checkpoint on every task; only the chief needs to have it.
-
-        Parameters
-        ----------
-        checkpoint
-            The checkpoint; None on other tasks than the chief.
-
-        Raises
-        ------
-        ModelError
-            If the checkpoint is of another model or optimizer.
-        """
+        """Restore a checkpoint on every task; it is None on other tasks than the chief."""
         if checkpoint is not None:
             self._model_state.check_same(checkpoint.model)
         state, metrics = self._model_state.variables, self._metrics_by_name

@@ -62,22 +62,6 @@ class StepRunner:
     """Trains the steps of an epoch.
 
     Results are read when the next steps are launched, so that a GPU does not wait for Python.
-
-    Parameters
-    ----------
-    model
-        A compiled model, built.
-    services, options, tools
-        Those of the loop.
-    state
-        The state of the run, which the steps change.
-    watchdog
-        Records that steps have ended.
-
-    Attributes
-    ----------
-    hooks
-        What callbacks need, once all tasks have agreed on that.
     """
 
     def __init__(
@@ -90,7 +74,7 @@ class StepRunner:
         state: RunState,
         watchdog: StepWatchdog,
     ) -> None:
-        self.hooks = AgreedHooks()
+        self.hooks = AgreedHooks()  # once all tasks have agreed
         self._model = model
         self._cluster = services.cluster
         self._report = services.report
@@ -122,12 +106,7 @@ class StepRunner:
     def train_epoch(self, reader: Reader, end: int) -> bool:
         """Train to the end of the epoch, or until a task must stop; return whether one must.
 
-        Parameters
-        ----------
-        reader
-            The batches of the epoch, which has begun.
-        end
-            The step after which the epoch ends, as far as that is known.
+        The reader has begun the epoch, which may have no more data before the step `end`.
         """
         self._reader, self._epoch_end = reader, end
         profile = self._tools.profile

@@ -13,15 +13,10 @@ class StepsPerExecution:
     """Measures the steps, and proposes how many the next execution should have.
 
     The number grows by a factor of four at most, up to 50.
-
-    Attributes
-    ----------
-    steps
-        Steps of an execution that all tasks have agreed on.
     """
 
     def __init__(self) -> None:
-        self.steps = 1
+        self.steps = 1  # of an execution, as all tasks have agreed
         self._seconds_per_step = math.inf
         self._last_end = 0.0
 
@@ -33,12 +28,7 @@ class StepsPerExecution:
     def measure(self, started: float, steps: int) -> None:
         """Measure an execution that ends now; it began when the one before had ended.
 
-        Parameters
-        ----------
-        started
-            Time at which it was launched (``time.perf_counter``).
-        steps
-            Its number of steps.
+        It was launched at `started`, by ``time.perf_counter``.
         """
         now = time.perf_counter()
         self._seconds_per_step = (now - max(started, self._last_end)) / steps

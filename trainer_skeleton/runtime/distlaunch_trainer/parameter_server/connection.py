@@ -27,24 +27,12 @@ PROMISES = (
 
 @dataclass(frozen=True)
 class Servers:
-    """The workers and parameter servers, as the chief sees them.
+    """The workers and parameter servers, as the chief sees them."""
 
-    Attributes
-    ----------
-    strategy : tf.distribute.ParameterServerStrategy
-        Places variables on parameter servers, and runs steps on a worker.
-    coordinator : tf.distribute.coordinator.ClusterCoordinator
-        Schedules steps.
-    role
-        The chief's role.
-    workers
-        The address of each worker by its name.
-    """
-
-    strategy: tf.distribute.Strategy
-    coordinator: Any
-    role: Role
-    workers: Mapping[str, str]
+    strategy: tf.distribute.Strategy  # places variables on the servers, runs steps on a worker
+    coordinator: Any  # tf.distribute.coordinator.ClusterCoordinator
+    role: Role  # the chief's
+    workers: Mapping[str, str]  # addresses by name
 
     @property
     def tasks(self) -> list[str]:

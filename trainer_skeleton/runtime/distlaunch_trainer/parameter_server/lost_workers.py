@@ -17,13 +17,7 @@ _ALL_GONE_SECONDS = 10.0  # for which a platform may take to restart one
 
 
 class LostWorkers(AbstractContextManager):
-    """Looks for the workers while the chief trains.
-
-    Parameters
-    ----------
-    workers
-        The address of each worker by its name.
-    """
+    """Looks for the workers, addresses by name, while the chief trains."""
 
     def __init__(self, workers: Mapping[str, str]) -> None:
         self._workers = workers

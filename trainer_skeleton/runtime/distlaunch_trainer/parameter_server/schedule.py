@@ -19,18 +19,7 @@ _MOST_LOST_RESULTS = 100  # one after the other
 class Schedule:
     """Schedules a function over the workers of a coordinator.
 
-    Parameters
-    ----------
-    coordinator
-        The coordinator.
-    function
-        Of an iterator over the worker's batches, and the number of the step.
-    batches
-        The iterators of all workers.
-    workers
-        Number of workers.
-    is_server_lost
-        Whether a parameter server is gone.
+    It takes an iterator over the worker's batches, and the number of the step.
     """
 
     def __init__(

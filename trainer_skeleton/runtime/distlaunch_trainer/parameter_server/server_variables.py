@@ -33,27 +33,7 @@ class _Copy:
 
 
 class ServerVariables:
-    """A copy of a model's and its optimizer's variables on the parameter servers.
-
-    Parameters
-    ----------
-    model
-        The chief's model, compiled and built.
-    strategy
-        Places variables on the servers in turn.
-    servers
-        Number of parameter servers.
-
-    Attributes
-    ----------
-    optimizer
-        An optimizer like the model's, for the parts of the trainable variables.
-
-    Raises
-    ------
-    ModelError
-        If the optimizer cannot be copied.
-    """
+    """A copy of a model's and its optimizer's variables on the parameter servers."""
 
     def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy, servers: int) -> None:
         metrics = {id(variable) for variable in model.metrics_variables}
@@ -63,6 +43,7 @@ class ServerVariables:
         with strategy.scope():
             self._trainable = [_copy(v, most_parts) for v in model.trainable_variables]
             self._non_trainable = [_copy(v, 1) for v in frozen]
+            # For the parts of the trainable variables.
             self.optimizer = _optimizer_like(model.optimizer)
             slots = _copied_optimizer(model, its_slots, self.optimizer, self._trainable)
         self._servers = servers
@@ -87,20 +68,13 @@ class ServerVariables:
         return [(copy.original, copy.value()) for copy in self._non_trainable]
 
     def apply(self, gradients: Sequence[Any], step: tf.Tensor) -> None:
-        """Update the trainable variables.
-
-        Parameters
-        ----------
-        gradients
-            Of each of `trainable`; None for variables without one.
-        step
-            The steps scheduled before this one: concurrent workers would lose counts.
-        """
+        """Update the trainable variables by a gradient of each, None where there is none."""
         parts: list[keras.Variable] = []
         of_parts: list[Any] = []
         for copy, gradient in zip(self._trainable, gradients, strict=True):
             parts += copy.parts
             of_parts += split_gradient(gradient, copy.bounds)
+        # The steps scheduled before this one: concurrent workers would lose counts.
         self.optimizer.iterations.assign(tf.cast(step, self.optimizer.iterations.dtype))
         self.optimizer.apply(of_parts, parts)
 

@@ -18,21 +18,11 @@ from .server_variables import ServerVariables
 
 
 class StepResult(NamedTuple):
-    """What a step returns.
+    """What a step returns."""
 
-    Attributes
-    ----------
-    loss
-        The mean over its rows.
-    rows
-        Its rows.
-    metrics
-        What it adds to the variables of the metrics.
-    """
-
-    loss: float
+    loss: float  # the mean over its rows
     rows: int
-    metrics: list[np.ndarray]
+    metrics: list[np.ndarray]  # what it adds to their variables
 
 
 class WorkerStep:
@@ -40,15 +30,6 @@ class WorkerStep:
 
     The chief's model is called with values from the servers in place of its own, so nothing of it
     changes. What the step adds to the metrics is returned for the chief to sum.
-
-    Parameters
-    ----------
-    model
-        The chief's model.
-    variables
-        Its variables on the servers.
-    strategy
-        The strategy.
 
     Raises
     ------

@@ -23,26 +23,15 @@ def is_audited(environ: Any = os.environ) -> bool:
 
 
 class Audit:
-    """The audit of one task.
-
-    Parameters
-    ----------
-    report
-        Where the events go.
-    examples
-        How many there are.
-    index_bytes, data_bytes
-        What this task has read to index the data, and how large the data is; 0 if that is not
-        known.
-    """
+    """The audit of one task."""
 
     def __init__(
         self,
         report: Report,
         *,
         examples: int,
-        index_bytes: int = 0,
-        data_bytes: int = 0,
+        index_bytes: int = 0,  # that this task has read to index the data
+        data_bytes: int = 0,  # of all data, 0 if that is not known
     ) -> None:
         self.examples = examples
         self._events = report

@@ -8,16 +8,9 @@ import tensorflow as tf
 
 
 class Profile:
-    """Profiles the global steps from ``first`` to ``last``, counted from 1.
+    """Profiles the global steps from ``first`` to ``last``, counted from 1, on the chief.
 
-    Parameters
-    ----------
-    steps
-        The first and the last step; None for no profile.
-    logs_dir
-        Where the profile is written, in ``plugins/profile``.
-    is_chief
-        Whether this task takes it; the others only end their executions at the same steps.
+    Other tasks only end their executions at the same steps.
     """
 
     def __init__(self, steps: tuple[int, int] | None, logs_dir: str, *, is_chief: bool) -> None:

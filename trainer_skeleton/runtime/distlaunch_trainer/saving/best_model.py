@@ -52,15 +52,7 @@ class BestModel:
     def is_better(self, logs: Mapping[str, Any]) -> bool:
         """Return whether an evaluation is better than all before, and remember it then.
 
-        Parameters
-        ----------
-        logs
-            Its results on the validation data, without ``val_``.
-
-        Raises
-        ------
-        ModelError
-            If they have no such metric.
+        `logs` are its results on the validation data, without ``val_``.
         """
         value = logs.get(self._metric)
         if not isinstance(value, (int, float)):
@@ -78,11 +70,6 @@ class BestModel:
 
         A folder that can be renamed is replaced as a whole. In a bucket ``evaluation.json`` is
         removed first and written last.
-
-        Raises
-        ------
-        TrainerError
-            If the folder cannot be written, or Keras can write the model in no format.
         """
         facts = {**facts, "metric": self._metric, "value": self.best}
         text = json.dumps(facts, indent=2) + "\n"

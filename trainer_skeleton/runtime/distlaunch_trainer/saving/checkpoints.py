@@ -55,21 +55,11 @@ _LAST_WRITE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The contents of a checkpoint.
-
-    Attributes
-    ----------
-    state
-        The training state.
-    model
-        Whose variables these are, as `ModelState.describe` returns it.
-    values
-        Arrays by name, of any numeric type.
-    """
+    """The contents of a checkpoint."""
 
     state: TrainingState
-    model: Mapping[str, Any]
-    values: Mapping[str, np.ndarray]
+    model: Mapping[str, Any]  # whose variables these are, as `ModelState.describe` returns it
+    values: Mapping[str, np.ndarray]  # by name, of any numeric type
 
 
 def agreed_state(cluster: Cluster, state: TrainingState | None) -> TrainingState | None:
@@ -101,11 +91,6 @@ class Checkpoints(AbstractContextManager):
 
         The training waits for a short write only, so that a kill costs no more than the steps since
         this checkpoint; a longer write continues beside the training.
-
-        Raises
-        ------
-        StorageError
-            If this one or the previous one could not be written.
         """
         self.wait()
         since_last = time.monotonic() - self._saved
@@ -116,13 +101,7 @@ class Checkpoints(AbstractContextManager):
         self._saved = time.monotonic()
 
     def wait(self) -> None:
-        """Return when the last checkpoint is written.
-
-        Raises
-        ------
-        StorageError
-            If it could not be written; the ones before are kept.
-        """
+        """Return when the last checkpoint is written, or raise what has prevented it."""
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.result()

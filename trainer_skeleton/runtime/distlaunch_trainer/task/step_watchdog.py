@@ -29,16 +29,9 @@ class StepWatchdog(AbstractContextManager):
 
     It watches from the first call of `progress` on, because the first step also traces the model.
     Until the first epoch has ended the limit is 10 minutes or more: validation is traced in it.
-
-    Parameters
-    ----------
-    task
-        Name of this task.
-    seconds
-        The limit; 0 for none.
     """
 
-    def __init__(self, task: str, seconds: float) -> None:
+    def __init__(self, task: str, seconds: float) -> None:  # 0 seconds for no limit
         self._task = task
         self._seconds = seconds
         self._limit = max(seconds, _FIRST_EPOCH_SECONDS)
