@@ -81,7 +81,7 @@ def block_with(code: list[str], text: str) -> str:
     return block
 
 
-@pytest.mark.slow
+@pytest.mark.docs
 def test_a_resumed_run_is_one_run_of_each_tracker(code, local, tracked_runs, tmp_path):
     scaffold.plan(tmp_path, "digits").write(tmp_path)
     for name in ("wandb", "mlflow"):

@@ -121,6 +121,10 @@ def test_tasks_that_are_started_by_hand(python, alone, folder):
     assert losses_in(folder) == pytest.approx(alone, abs=1e-6)
 
 
+@pytest.mark.skipif(
+    not {"DISTLAUNCH_TEST_ENGINE", "DISTLAUNCH_TEST_LAWS"} & {*os.environ},
+    reason="Ray takes as long as 50 other tests: it runs in CI and in `make laws`",
+)
 def test_workers_of_ray_train(python, alone, folder):
     """Its own example with Keras fails: https://github.com/ray-project/ray/issues/47464."""
     (folder / "train_on_ray.py").write_text(RAY)

@@ -18,13 +18,7 @@ pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 
-NAMES = (
-    "accumulated_gradients",
-    "scaled_loss",
-    "adversarial",
-    "augmented_pictures",
-    "gradient_tape",
-)
+NAMES = ("scaled_loss", "adversarial", "gradient_tape")
 SIZES = (2,)
 CALLED = ("with_callbacks", "bad_value")
 if LAWS:

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlaunch_trainer.input.user_data.work_division import divide_work
@@ -49,6 +49,7 @@ def made(chain, size, *, drops):
     return rows.batch(size, drop_remainder=drops).prefetch(1)
 
 
+@settings(max_examples=settings.default.max_examples // 2)  # each reads eight data sets
 @given(
     chain=st.lists(st.sampled_from(list(OPERATIONS)), max_size=5),
     tasks=st.integers(2, 4),
