@@ -195,3 +195,13 @@ def test_updates_that_xla_compiles_are_the_same(is_scaled):
     assert (is_plain_compiled, is_compiled) == (False, True)
     np.testing.assert_allclose(plain, compiled, rtol=1e-6)
     assert not np.allclose(plain, [[1.0], [2.0]])
+
+
+def test_results_have_the_order_of_keras():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", metrics=["mae", "accuracy"])
+    x = np.ones((4, 2))
+    for return_dict in (True, False):
+        expected = model.evaluate(x, x[:, :1], verbose=0, return_dict=return_dict)
+        results = fit_calls.results_of(model, model.get_metrics_result(), return_dict=return_dict)
+        assert list(results) == list(expected)

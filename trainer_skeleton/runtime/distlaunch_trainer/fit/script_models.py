@@ -102,7 +102,7 @@ class ScriptModels:
         else:
             functions.evaluate(batch, tf.constant(1), has_empty_replicas=False, form="whole")
         logs = functions.logs()
-        return logs if values["return_dict"] else fit_calls.metrics_in_order(model, logs)
+        return fit_calls.results_of(model, logs, return_dict=values["return_dict"])
 
 
 def _is_built(model: keras.Model) -> bool:

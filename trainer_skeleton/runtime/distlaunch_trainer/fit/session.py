@@ -274,7 +274,7 @@ class Session:
         )
         with _compared(data):
             logs = evaluator.evaluate(STEPS_PER_EXECUTION)
-        return logs if values["return_dict"] else fit_calls.metrics_in_order(model, logs)
+        return fit_calls.results_of(model, logs, return_dict=values["return_dict"])
 
     def _callback_list(
         self, given: Any, model: keras.Model, data: KerasData, verbose: int

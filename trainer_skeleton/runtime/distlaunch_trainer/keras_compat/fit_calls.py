@@ -15,8 +15,10 @@ from keras.src.trainers import data_adapters
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 
 
-def metrics_in_order(model: keras.Model, logs: Mapping[str, Any]) -> Any:
-    """Return logs as ``model.evaluate()`` returns them: a list, or one number."""
+def results_of(model: keras.Model, logs: Mapping[str, Any], *, return_dict: bool) -> Any:
+    """Return logs as ``model.evaluate()`` does: a dict by name, a list, or one number."""
+    if return_dict:
+        return dict(sorted(logs.items()))
     return model._flatten_metrics_in_order(dict(logs))  # noqa: SLF001
 
 

@@ -144,6 +144,6 @@ def _evaluate_function(
             calls_batch_hooks=bool(callbacks),
         )
         logs = evaluator.evaluate(STEPS_PER_EXECUTION)
-        return logs if return_dict else fit_calls.metrics_in_order(model, logs)
+        return fit_calls.results_of(model, logs, return_dict=return_dict)
 
     return evaluate
