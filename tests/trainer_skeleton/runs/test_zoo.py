@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 
-NAMES = ("scaled_loss", "adversarial", "gradient_tape")
+NAMES = ("scaled_loss", "subclassed", "adversarial", "gradient_tape")
 SIZES = (2,)
 CALLED = ("with_callbacks", "bad_value")
 if LAWS:

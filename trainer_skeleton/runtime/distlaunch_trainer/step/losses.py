@@ -65,6 +65,11 @@ class Losses:
         self._sums_activity = bool(_regularized_layers(model)) and _sums_activity()
         self._takes_training = "training" in signature(model.compute_loss).parameters
 
+    def outputs(self, x: Any, rows: StepRows, *, training: bool) -> Any:
+        """Return the model's outputs; a loss in a layer's call is a mean over the step's rows."""
+        with normalize_globally(rows):
+            return self._model(x, training=training)
+
     def share(
         self,
         x: Any,

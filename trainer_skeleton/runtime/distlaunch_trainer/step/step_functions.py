@@ -272,7 +272,7 @@ class StepFunctions:
             replicas.rescale(before, rows)
             return logs.vector(flatten(results), replicas.metrics.local_results())
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
-        predicted = replicas.model(x, training=False)
+        predicted = replicas.losses.outputs(x, rows, training=False)
         share = replicas.losses.share(x, y, predicted, weights, rows, training=False)
         replicas.rescale(before, rows)
         replicas.metrics.count_local_loss(share.loss_to_report, rows)

@@ -196,7 +196,7 @@ class TrainingStep:
         is_scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
         may_divide_later = not is_scaled and self.accumulation is None
         with tf.GradientTape() as tape:
-            predicted = self._model(x, training=True)
+            predicted = replicas.losses.outputs(x, rows, training=True)
             share = replicas.losses.share(
                 *(x, y, predicted, weights, rows), training=True, may_divide_later=may_divide_later
             )
