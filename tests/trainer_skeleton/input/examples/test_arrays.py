@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from distlaunch_trainer import Arrays
 from distlaunch_trainer.errors import DataError
+from distlaunch_trainer.input.examples.example_source import InputOptions
 from distlaunch_trainer.input.order.pipeline import Pipeline
 from distlaunch_trainer.input.order.plan import BatchPlan
 
@@ -75,3 +76,9 @@ def test_arrays_are_kept_in_the_memory_of_the_host(cluster):
 def test_arrays_of_different_lengths_are_refused(cluster):
     with pytest.raises(DataError, match="differ in length"):
         Arrays(tf.ragged.constant([[1], [2, 3]]), np.zeros(3)).open(cluster, "")
+
+
+@pytest.mark.parametrize(("prefetch", "ahead"), [(3, 3), (0, 0), (None, tf.data.AUTOTUNE)])
+def test_batches_are_made_ahead_as_requested(cluster, prefetch, ahead):
+    items = Arrays(np.eye(8)).open(cluster, "", InputOptions(prefetch=prefetch))
+    assert Pipeline(items, BatchPlan(8, 4)).batches_ahead == ahead
