@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from distlaunch import paths
 from distlaunch.errors import DistlaunchError, ImageError, os_reason
 from distlaunch.files import atomic_write, make_folder
-from distlaunch.image.recipe import is_rendered, read_recipe, render_template, stamped
+from distlaunch.image.recipe import read_recipe
 from distlaunch.image.reference import is_google
 from distlaunch.job import vertex
+from distlaunch.template import is_rendered, render_template, stamped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -12,18 +12,18 @@ PACKAGE = Path(__file__).parents[1] / "distlaunch"
 
 SHARED = {
     *("", "background", "docker_client", "errors", "failure_reasons", "files", "stop_signals"),
-    *("paths", "python_command", "refusals", "resources", "retry"),
-    *("source_version", "tensorflow_noise", "text", "timestamps"),
+    *("paths", "python_command", "quoting", "refusals", "resources", "retry"),
+    *("source_version", "template", "tensorflow_noise", "text", "timestamps"),
 }
 """Small modules without a room, and `distlaunch` itself; they import only each other."""
 
-NOUNS = {*SHARED, "job", "events", "summary"}
+NOUNS = {*SHARED, "job", "events", "summary", "task_files"}
 """What every room may import."""
 
 ALLOWED = {
     **dict.fromkeys(SHARED, SHARED),
     "job": SHARED,
-    **dict.fromkeys(("events", "summary", "scaffold"), frozenset({*SHARED, "job"})),
+    **dict.fromkeys(("events", "summary", "scaffold", "task_files"), frozenset({*SHARED, "job"})),
     "notify": NOUNS,
     "ui": NOUNS,
     "engines": NOUNS,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from distlaunch.emulator.supervisor import START_ERROR
 from distlaunch.errors import DistlaunchError
-from distlaunch.local.output import Lines
+from distlaunch.task_files import Lines
 
 if TYPE_CHECKING:
     from distlaunch.emulator.job_spec import Replica, Workload

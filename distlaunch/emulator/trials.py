@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.emulator.job_spec import Workload, trial_workload
 from distlaunch.emulator.replica_group import RunResult
 from distlaunch.job.vertex.tuning import SCALES, interpolate
-from distlaunch.local.output import read_metrics
+from distlaunch.task_files import read_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.errors import DistlaunchError, OutputError
 from distlaunch.events import Notice, TaskChanged, TaskLines, Trained, Waiting
 from distlaunch.local.host_process import HostProcess
-from distlaunch.local.output import EventFile, TaskOutput
+from distlaunch.local.output import TaskOutput
 from distlaunch.local.ports import is_any_listening
 from distlaunch.local.stop_policy import Ended, Policy, Stopped
+from distlaunch.task_files import EventFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     from distlaunch.job.model import Task
     from distlaunch.local.host import Message
     from distlaunch.local.ports import HeldPorts
-    from distlaunch.local.run_folder import AttemptFolder
     from distlaunch.local.run_plan import Fault
     from distlaunch.local.stop_policy import Verdict
     from distlaunch.local.task_process import TaskPlan
     from distlaunch.stop_signals import StopSignals
+    from distlaunch.task_files import AttemptFolder
     from distlaunch.ui.progress_view import ProgressView
 
 _TICK = 0.1  # seconds between two looks at the clock and at the event files

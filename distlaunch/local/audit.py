@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.local.output import EventFile
+from distlaunch.task_files import EventFile
 from distlaunch.text import Table, join_names, plural
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from distlaunch.errors import DistlaunchError, UsageError, os_reason
 from distlaunch.files import display_path
 from distlaunch.job.launch import check_scheme
 from distlaunch.paths import CHECKPOINTS, FOLDER, LOCAL_JOBS
+from distlaunch.task_files import AttemptFolder, file_stem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,26 +30,6 @@ _CLOUD_POINTER = "job-dir"  # the URI of a run that has only its output here
 _ATTEMPT = "attempt-"
 _CLOUD = "gs://"
 _BUCKET_URI = re.compile(r"gs://[^/]+(/.*)?", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptFolder:
-    """The folder of one attempt: the output of each task, and its events."""
-
-    path: Path
-
-    @property
-    def host_log(self) -> Path:
-        """What the process that holds the tasks prints."""
-        return self.path / "host.log"
-
-    def log(self, task: Task) -> Path:
-        """Return the file for a task's output."""
-        return self.path / f"{_stem(task)}.log"
-
-    def events(self, task: Task) -> Path:
-        """Return the file for a task's events."""
-        return self.path / f"{_stem(task)}.events.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +56,7 @@ class RunFolder:
 
     def task_folder(self, task: Task) -> Path:
         """Return the working folder of a task that has one of its own."""
-        return self.path / "task-folders" / _stem(task)
+        return self.path / "task-folders" / file_stem(task)
 
     @property
     def lock_file(self) -> Path:
@@ -221,10 +202,6 @@ def _is_complete(checkpoint: Path) -> bool:
     """Whether the trainer has finished a checkpoint; those of other programs count as finished."""
     is_trainers = checkpoint.name.startswith("step-")
     return not is_trainers or (checkpoint / "checkpoint.json").exists()
-
-
-def _stem(task: Task) -> str:
-    return str(task).replace(":", "-")
 
 
 def _named(project: Path, job: str) -> Path:

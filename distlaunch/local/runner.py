@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from distlaunch.events import Level
     from distlaunch.job.model import Task
-    from distlaunch.local.run_folder import AttemptFolder
     from distlaunch.local.run_plan import RunSpec
     from distlaunch.local.stop_policy import Verdict
     from distlaunch.local.task_process import TaskPlan
+    from distlaunch.task_files import AttemptFolder
     from distlaunch.ui.progress_view import ProgressView
 
 _NEW_PORTS = 3  # times that a group gets new ports, because another program took one

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from distlaunch.job.model import Task
     from distlaunch.local.host_resources import Share
-    from distlaunch.local.run_folder import AttemptFolder
     from distlaunch.local.run_plan import RunSpec
+    from distlaunch.task_files import AttemptFolder
 
 _ALL_GPUS = {"count": -1, "capabilities": [["gpu"]]}  # of which CUDA_VISIBLE_DEVICES names some
 PEER_TIMEOUT = 60  # seconds after which a trainer gives up on peers that have not come

@@ -24,11 +24,11 @@ from distlaunch.errors import DistlaunchError, os_reason
 from distlaunch.files import display_path
 from distlaunch.job.trial import ACTIVE, INFEASIBLE, STOPPED, SUCCEEDED, Trial
 from distlaunch.local.host_resources import NO_GPU, split_evenly, this_machine
-from distlaunch.local.output import read_metrics
 from distlaunch.local.run_folder import ERRORS, METRICS, OUTPUT, TRIAL
 from distlaunch.python_command import distlaunch_command, on_stdin
 from distlaunch.redaction import redact_words
 from distlaunch.stop_signals import StopSignals
+from distlaunch.task_files import read_metrics
 from distlaunch.tune.search import Observation, next_point, values_at
 
 if TYPE_CHECKING:

@@ -20,9 +20,10 @@ from distlaunch.errors import ImageError
 from distlaunch.image import secrets
 from distlaunch.image.context import read_context
 from distlaunch.image.dockerfile_parser import read_dockerfile
-from distlaunch.image.recipe import CODE, is_rendered, read_recipe, stamped
+from distlaunch.image.recipe import CODE, read_recipe
 from distlaunch.image.requirements import sed_script
 from distlaunch.job.model import DEFAULT_BASE, Cluster, Image, Job, Machine, Pool
+from distlaunch.template import is_rendered, stamped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,20 +1,12 @@
-"""What tasks write: very many lines of four at once, and events in pieces."""
+"""What tasks print: very many lines of four at once."""
 
 from __future__ import annotations
 
-import json
 import re
 import resource
 from functools import partial
 from pathlib import Path
 from threading import Thread
-
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from distlaunch.local import output
-from distlaunch.local.output import EventFile
 
 LINES_A_TASK = 60_000
 
@@ -100,45 +92,3 @@ def test_a_log_that_cannot_be_written_is_reported_and_the_job_continues(launch, 
     log = tmp_path / "job" / "task-logs" / "attempt-1" / "chief.log"
     assert f"{log} ends here: file too large" in err
     assert log.stat().st_size == 1000
-
-
-STEP = {"event": "step", "time": 12.5, "step": 40}
-LINE = json.dumps(STEP).encode() + b"\n"
-
-
-@pytest.mark.parametrize(
-    "garbage",
-    [b"", b"{", b"\xff\xfe", b"[1]", b'"event"', b'{"step": 3}', b'{"event": 3}', b"[" * 100_000],
-)
-def test_lines_that_are_no_events_are_left_out(tmp_path, garbage):
-    path = tmp_path / "events"
-    events = EventFile(path)
-    assert list(events.poll()) == []
-    path.write_bytes(LINE + garbage + b"\n" + LINE)
-    assert list(events.poll()) == [STEP, STEP]
-
-
-def test_memory_stays_flat_without_any_newline(tmp_path, monkeypatch):
-    monkeypatch.setattr(output, "_EVENT_BYTES", 64)
-    events = EventFile(tmp_path / "events")
-    (tmp_path / "events").write_bytes(b"x" * 1000 + LINE + LINE)
-    polled = []
-    for _ in range(40):
-        polled += events.poll()
-        assert len(events._partial) <= 64
-    assert polled == [STEP]
-
-
-@given(st.lists(st.integers(0, 9), max_size=6), st.lists(st.integers(1, 30), min_size=1))
-def test_any_pieces_give_the_same_events(tmp_path_factory, steps, sizes):
-    expected = [{"event": "step", "step": step} for step in steps]
-    data = b"".join(json.dumps(event).encode() + b"\n" for event in expected)
-    path = tmp_path_factory.mktemp("events") / "file"
-    events, polled = EventFile(path), []
-    with path.open("wb", buffering=0) as file:
-        while data:
-            for size in sizes:
-                file.write(data[:size])
-                data = data[size:]
-                polled += events.poll()
-    assert polled == expected

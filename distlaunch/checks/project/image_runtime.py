@@ -9,12 +9,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import warning
-from distlaunch.image import recipe
 from distlaunch.image.dockerfile_parser import read_dockerfile
 from distlaunch.image.requirements import markers
 from distlaunch.image.trainer_wheel import is_needed
 from distlaunch.job.model import DEFAULT_BASE, Image
 from distlaunch.resources import TRAINER
+from distlaunch.template import OWN_TEMPLATES, is_rendered
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -95,7 +95,7 @@ def describe_image(launch: LaunchRequest) -> ImageRuntime:
     own = OwnDockerfile(path, _text(folder, path), job.image) if path else None
     base = own.parsed.base if own else job.image.base or DEFAULT_BASE
     version = _VERSION.search((base or "").partition("@")[0])
-    template = _text(folder, f"{recipe.OWN_TEMPLATES}/Dockerfile.j2")
+    template = _text(folder, f"{OWN_TEMPLATES}/Dockerfile.j2")
     return ImageRuntime(
         base,
         (3, int(version[1])) if version else None,
@@ -116,7 +116,7 @@ def trainer_problems(
     if runtime.own:
         path, text = runtime.own.path, runtime.own.parsed.text  # without comments
     else:
-        path, text = f"{recipe.OWN_TEMPLATES}/Dockerfile.j2", runtime.template
+        path, text = f"{OWN_TEMPLATES}/Dockerfile.j2", runtime.template
     is_installed = not text or "install_trainer" in text or TRAINER in text
     if not is_installed and is_needed(folder, files, module):
         what = f"the project imports {TRAINER}, which this file does not install"
@@ -128,7 +128,7 @@ def _own_file(folder: Path, path: str | None, name: str) -> str | None:
     """Return the path of a file that the user wrote, None if it is rendered or missing."""
     if path:
         return posixpath.normpath(path)
-    is_own = (folder / name).is_file() and not recipe.is_rendered(_text(folder, name))
+    is_own = (folder / name).is_file() and not is_rendered(_text(folder, name))
     return name if is_own else None
 
 

@@ -14,7 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from distlaunch.image.dockerfile_parser import read_dockerfile
-from distlaunch.image.quoting import (
+from distlaunch.job.yaml_document import Document
+from distlaunch.quoting import (
     CannotBeQuoted,
     destination,
     docker_value,
@@ -23,7 +24,6 @@ from distlaunch.image.quoting import (
     source,
     yaml_text,
 )
-from distlaunch.job.yaml_document import Document
 
 if TYPE_CHECKING:
     from distlaunch.image.dockerfile_parser import Instruction
