@@ -150,8 +150,8 @@ def test_a_task_with_two_devices_trains_a_script_to_its_own_weights(alone, tenso
 
 
 # Prints the losses of epochs, which depend on the order of the rows; with weights that do not
-# change, those of the first batch of each epoch; and what a layer draws for four rows. It begins
-# and ends as scripts for one machine may.
+# change, those of the first batch of each epoch, and of all rows of a data set that repeats them;
+# and what a layer draws for four rows. It begins and ends as scripts for one machine may.
 WITHOUT_SEED = """
 import os
 import keras
@@ -182,6 +182,13 @@ stop = lambda batch, logs: batches.append(batch) or setattr(model, "stop_trainin
 callbacks = [keras.callbacks.LambdaCallback(on_train_batch_end=stop)]
 model.fit(x, x * x, batch_size=4, callbacks=callbacks)
 print("trained", len(batches), "batches")
+
+rows = tf.data.Dataset.from_tensor_slices((x, x * x)).shuffle(24, seed=1).repeat().batch(8)
+for data in rows, rows.map(lambda *row: row):  # each task makes its own rows, or all
+    found = {f"{model.evaluate(data, steps=6, verbose=0):.5f}" for _ in range(8)}
+    options = {"epochs": 4, "steps_per_epoch": 3, "validation_data": data, "validation_steps": 6}
+    found |= {f"{loss:.5f}" for loss in model.fit(data, **options).history["val_loss"]}
+    print("repeated", *found)
 
 
 class Draws(keras.layers.Layer):
@@ -237,10 +244,12 @@ def test_without_a_seed_epochs_have_other_orders_and_tasks_draw_other_numbers(pa
     printed = []
     for result in package[1]:
         # Of epochs, and of batches: those of all rows.
-        printed.append(re.findall(r"chief +\| ((?:losses|first|listed|trained) .*)", result.out))
+        pattern = r"chief +\| ((?:losses|first|listed|trained|repeated) .*)"
+        printed.append(re.findall(pattern, result.out))
         assert result.out.count('| Model: "sequential"') == 1  # on the chief
     assert printed[0] == printed[1]
-    _, first, listed, trained = printed[0]
+    _, first, listed, trained, *repeated = printed[0]
+    assert [len(line.split()) for line in repeated] == [2, 2]  # each row is read once in a pass
     assert first.count(".") == 6  # of two calls with one CallbackList
     assert listed == "listed 2"  # that callback and a History
     assert len(set(first.split())) > 2

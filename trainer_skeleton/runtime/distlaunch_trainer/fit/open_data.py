@@ -7,7 +7,7 @@ replicas. So the data set must yield the same batches on every task; a script th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -18,21 +18,24 @@ from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.errors import DataError
 from distlaunch_trainer.input.batches import on_devices
 from distlaunch_trainer.input.user_data.batch_sharding import divided, divided_locally, own_parts
+from distlaunch_trainer.input.user_data.dataset_graph import DatasetGraph
 from distlaunch_trainer.input.user_data.same_rows import (
     DataFacts,
     RowComparison,
+    chain_of,
     check_equal,
     facts_of,
     suspects,
 )
 from distlaunch_trainer.input.user_data.user_dataset import rows_in_batches, with_one_order
-from distlaunch_trainer.input.user_data.work_division import divide_work_of
+from distlaunch_trainer.input.user_data.work_division import Divided, divide_work_of
 from distlaunch_trainer.report.report import Report
 
 from .keras_data import KerasData, array_rows, has_partial_batch
 
 Dataset = tf.data.Dataset
 
+_TIMES_READ = "_distlaunch_times_read"  # an attribute of shuffles
 _OFF = tf.data.experimental.AutoShardPolicy.OFF
 
 
@@ -74,21 +77,74 @@ def open_data(adapter: Any, steps: int | None, caller: Caller) -> KerasData:
         if is_off and len({(each.batches, each.sources) for each in of_tasks}) > 1:
             return _of_each_task(data, dataset, caller, [each.batches for each in of_tasks])
         check_equal(of_tasks, cluster.role.peers, what)
-        if division := divide_work_of(dataset, cluster):
-            caller.report.log(division.log_line)
-            parts = divided_locally(division.parts, cluster.local_replicas)
-            data.batches = on_devices(parts.prefetch(tf.data.AUTOTUNE), cluster)
-            return data
-        data.comparison = RowComparison(cluster.rendezvous, caller.report.warn, facts, what)
-    parts = _prefetched(
-        dataset,
-        lambda batches, options: divided(
-            batches, cluster.replicas, cluster.replica_ids, data.comparison, **options
-        ),
-        reads_ahead=not facts.is_python,
-    )
-    data.batches = on_devices(parts, cluster)
+    batches = _Batches(dataset, data, facts, caller)
+    data.batches = batches if batches.are_renewed else batches.parts
     return data
+
+
+class _Batches:
+    """The parts of a data set that belong to this task, of which each iterator reads one pass.
+
+    Of a data set that repeats shuffled elements and may end early, the orders of an iterator depend
+    on the number of those before (`renew_shuffles`). All other data are `parts` themselves.
+    """
+
+    def __init__(self, dataset: Dataset, data: KerasData, facts: DataFacts, caller: Caller) -> None:
+        self._dataset = dataset
+        self._cluster = cluster = caller.cluster
+        self._reads_ahead = not facts.is_python
+        self._comparison: RowComparison | None = None
+        self._division: Divided | None = None
+        chain = chain_of(dataset)
+        self._shuffles = [each for each in chain if type(each).__name__ == "_ShuffleDataset"]
+        self.are_renewed = False
+        if cluster.role.num_workers > 1:
+            self.are_renewed = bool(self._shuffles and (data.requested_steps or data.is_endless))
+            self._division = divide_work_of(dataset, cluster)
+            if self._division:
+                caller.report.log(self._division.log_line)
+            else:
+                what = f"the data of {caller.call}"
+                compared = cluster.rendezvous, caller.report.warn, facts, what
+                data.comparison = self._comparison = RowComparison(*compared)
+        self.parts = self._of_task(dataset, self._division)
+
+    def __iter__(self) -> Iterator[Any]:
+        number = self._times_read()
+        if self._division:
+            division = divide_work_of(self._dataset, self._cluster, renewed=number)
+            return iter(self._of_task(self._dataset, division))
+        return iter(self._of_task(_renewed(self._dataset, number), None))
+
+    def _times_read(self) -> int:
+        """Return how many iterators have read these data, or others of the same shuffles."""
+        times: int = max(getattr(each, _TIMES_READ, 0) for each in self._shuffles)
+        for each in self._shuffles:
+            setattr(each, _TIMES_READ, times + 1)
+        return times
+
+    def _of_task(self, dataset: Dataset, division: Divided | None) -> Iterable[Any]:
+        cluster = self._cluster
+        if division:
+            parts = divided_locally(division.parts, cluster.local_replicas)
+            return on_devices(parts.prefetch(tf.data.AUTOTUNE), cluster)
+        parts = _prefetched(
+            dataset,
+            lambda batches, options: divided(
+                batches, cluster.replicas, cluster.replica_ids, self._comparison, **options
+            ),
+            reads_ahead=self._reads_ahead,
+        )
+        return on_devices(parts, cluster)
+
+
+def _renewed(dataset: Dataset, number: int) -> Dataset:
+    """Return a data set that may end early, with orders that do not depend on what was read."""
+    try:
+        graph = DatasetGraph(dataset)
+    except (tf.errors.OpError, ValueError):  # of what TensorFlow has no graph
+        return dataset
+    return graph.dataset(dataset.element_spec) if graph.renew_shuffles(number) else dataset
 
 
 def _sizes(adapter: Any, dataset: Dataset) -> tuple[bool, int, bool]:

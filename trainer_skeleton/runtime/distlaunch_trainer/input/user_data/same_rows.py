@@ -64,7 +64,7 @@ class DataFacts:
 
 def facts_of(dataset: tf.data.Dataset) -> DataFacts:
     """Return what is known of a data set before it is read."""
-    chain = list(_chain(dataset))
+    chain = list(chain_of(dataset))
     functions = [function for each in chain for function in each._functions()]  # noqa: SLF001
     operations = {node.op for each in functions for node in operations_in(each.function.graph)}
     digest = hashlib.sha256()
@@ -239,11 +239,11 @@ def _lines_with(pattern: str, reason: str, path: Path, name: Path) -> Iterator[s
             yield f"{name}, line {number} ({reason})"
 
 
-def _chain(dataset: Any) -> Iterator[Any]:
+def chain_of(dataset: Any) -> Iterator[Any]:
     """Yield a data set and those that it is made of."""
     yield dataset
     for each in dataset._inputs():  # noqa: SLF001
-        yield from _chain(each)
+        yield from chain_of(each)
 
 
 def _sample(tensor: Any) -> bytes:

@@ -20,6 +20,7 @@ from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.input.batch_rows import count_rows, map_tensors
 from distlaunch_trainer.keras_compat.keras_random import SEEDED_OPERATIONS, is_same, replica_seed
 
+from .dataset_graph import DatasetGraph
 from .user_dataset import rows_in_batches, with_one_order
 
 Dataset = tf.data.Dataset
@@ -44,20 +45,27 @@ class Divided(NamedTuple):
     log_line: str  # with what is divided: batch, and operations before it
 
 
-def divide_work_of(batches: Dataset, cluster: Cluster, rows: int | None = None) -> Divided | None:
+def divide_work_of(
+    batches: Dataset, cluster: Cluster, rows: int | None = None, renewed: int | None = None
+) -> Divided | None:
     """Return this task's rows of each batch; see `divide_work`."""
     if is_same() and cluster.local_replicas > 1:  # which rows a replica has would be another law
         return None
-    return divide_work(batches, cluster.role.rank, cluster.role.num_workers, rows)
+    return divide_work(batches, cluster.role.rank, cluster.role.num_workers, rows, renewed)
 
 
 def divide_work(
-    batches: Dataset, task: int, tasks: int, rows_of_pass: int | None = None
+    batches: Dataset,
+    task: int,
+    tasks: int,
+    rows_of_pass: int | None = None,
+    renewed: int | None = None,
 ) -> Divided | None:
     """Return the rows ``task, task + tasks ...`` of each batch, of which only these are made.
 
     None is returned where that cannot be done so that all rows stay the same. ``rows_of_pass`` is
-    known where the data set has been read to count them.
+    known where the data set has been read to count them, ``renewed`` is a number for
+    `renew_shuffles`.
     """
     known = rows_in_batches(batches)
     specs = tf.nest.flatten(batches.element_spec)
@@ -76,6 +84,8 @@ def divide_work(
     chain = graph.divide(task, tasks, size // tasks)
     if chain is None:
         return None
+    if renewed is not None:
+        graph.renew_shuffles(renewed)
     spec = tf.nest.map_structure(
         lambda s: tf.TensorSpec([None, *s.shape[1:]], s.dtype), batches.element_spec
     )
@@ -85,41 +95,32 @@ def divide_work(
     return Divided(_counted(own, rows, size, bool(drops), task), line)
 
 
-class _Graph:
+class _Graph(DatasetGraph):
     """The graph of a data set, in which nodes are put between others."""
-
-    def __init__(self, batches: Dataset) -> None:
-        text = tf.raw_ops.DatasetToGraphV2(
-            input_dataset=tf.data.experimental.to_variant(batches),
-            external_state_policy=tf.data.experimental.ExternalStatePolicy.IGNORE.value,
-        )
-        self._batches = batches
-        self._graph = tf.compat.v1.GraphDef.FromString(text.numpy())
-        self._nodes = {node.name: node for node in self._graph.node}
 
     def divide(self, task: int, tasks: int, size: int) -> str | None:
         """Take a task's elements before the operations that end with ``batch``, in batches of size.
 
         Return what is divided, None if the data set does not end with ``batch``.
         """
-        (end,) = (node for node in self._graph.node if node.op == "_Retval")
-        node = self._input(end)
+        (end,) = (node for node in self.graph.node if node.op == "_Retval")
+        node = self.input(end)
         after: list[Any] = []
         while node.op in _AFTER_BATCH:
             after.append(node)
-            node = self._input(node)
+            node = self.input(node)
         if node.op not in _BATCH:
             return None
         batch, elementwise = node, []
-        while (before := self._input(elementwise[-1] if elementwise else batch)).op in _ELEMENTWISE:
+        while (before := self.input(elementwise[-1] if elementwise else batch)).op in _ELEMENTWISE:
             if before.op in _MAPS and not self._is_elementwise(before.attr["f"].func.name):
                 break
             elementwise.append(before)
         while elementwise and elementwise[-1].op not in _MAPS:
             elementwise.pop()
         self._shard_before(elementwise[-1] if elementwise else batch, task, tasks)
-        batch.input[1] = self._constant("distlaunch/size", size, tf.int64)
-        keeps = self._constant("distlaunch/keeps", False, tf.bool)
+        batch.input[1] = self.constant("distlaunch/size", size, tf.int64)
+        keeps = self.constant("distlaunch/keeps", False, tf.bool)
         batch.input[2 if batch.op == "BatchDatasetV2" else 3] = keeps
         for changed in (batch, *after):
             for shape in changed.attr["output_shapes"].list.shape:
@@ -128,27 +129,11 @@ class _Graph:
         self._give_seeds_to(task, [n.attr["f"].func.name for n in elementwise if n.op in _MAPS])
         return ", ".join(n.op for n in (*reversed(elementwise), batch) if n.op in _MAPS | _BATCH)
 
-    def dataset(self, spec: Any) -> Dataset:
-        """Return the data set of the graph."""
-        variant = tf.raw_ops.DatasetFromGraph(graph_def=self._graph.SerializeToString())
-        dataset = tf.data.experimental.from_variant(variant, spec)
-        dataset._made_of = self._batches  # noqa: SLF001 - whose generators of seeds end with it
-        return dataset
-
-    def _input(self, node: Any) -> Any:
-        return self._nodes[node.input[0].partition(":")[0]]
-
-    def _constant(self, name: str, value: Any, dtype: tf.DType) -> str:
-        node = self._graph.node.add(name=name, op="Const")
-        node.attr["dtype"].type = dtype.as_datatype_enum
-        node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, dtype))
-        return name
-
     def _shard_before(self, node: Any, task: int, tasks: int) -> None:
-        source = self._input(node)
-        shard = self._graph.node.add(name="distlaunch/shard", op="ShardDataset")
+        source = self.input(node)
+        shard = self.graph.node.add(name="distlaunch/shard", op="ShardDataset")
         numbers = (("tasks", tasks), ("task", task))
-        constants = [self._constant(f"distlaunch/{n}", v, tf.int64) for n, v in numbers]
+        constants = [self.constant(f"distlaunch/{n}", v, tf.int64) for n, v in numbers]
         shard.input.extend([node.input[0], *constants])
         for name in ("output_types", "output_shapes"):
             key = name if name in source.attr else "Toutput_types"
@@ -166,7 +151,7 @@ class _Graph:
 
     def _nodes_of(self, function: str) -> list[Any]:
         """Return the nodes of a function and of those that it calls."""
-        functions = {each.signature.name: each for each in self._graph.library.function}
+        functions = {each.signature.name: each for each in self.graph.library.function}
         pending, seen, nodes = [function], set(), []
         while pending:
             name = pending.pop()
