@@ -183,9 +183,18 @@ callbacks = [keras.callbacks.LambdaCallback(on_train_batch_end=stop)]
 model.fit(x, x * x, batch_size=4, callbacks=callbacks)
 print("trained", len(batches), "batches")
 
+negatives = keras.metrics.TrueNegatives(1.0, name="few")
+model.compile(keras.optimizers.SGD(0.0), "mse", metrics=[negatives])
+few = [x[:5], x[:5] * 0]  # batches with fewer rows than tasks
+counts = [*model.evaluate(*few, batch_size=1), *model.fit(*few, batch_size=1).history["few"]]
+print("few", *[f"{count:.5f}" for count in counts])
+model.export("exported", verbose=False)
+loaded = tf.saved_model.load("exported")
+print("loaded", *loaded.serve(tf.constant(x[:3], "float32")).numpy().ravel())
+
 rows = tf.data.Dataset.from_tensor_slices((x, x * x)).shuffle(24, seed=1).repeat().batch(8)
 for data in rows, rows.map(lambda *row: row):  # each task makes its own rows, or all
-    found = {f"{model.evaluate(data, steps=6, verbose=0):.5f}" for _ in range(8)}
+    found = {f"{model.evaluate(data, steps=6, verbose=0)[0]:.5f}" for _ in range(8)}
     options = {"epochs": 4, "steps_per_epoch": 3, "validation_data": data, "validation_steps": 6}
     found |= {f"{loss:.5f}" for loss in model.fit(data, **options).history["val_loss"]}
     print("repeated", *found)
@@ -244,11 +253,11 @@ def test_without_a_seed_epochs_have_other_orders_and_tasks_draw_other_numbers(pa
     printed = []
     for result in package[1]:
         # Of epochs, and of batches: those of all rows.
-        pattern = r"chief +\| ((?:losses|first|listed|trained|repeated) .*)"
+        pattern = r"chief +\| ((?:losses|first|listed|trained|few|loaded|repeated) .*)"
         printed.append(re.findall(pattern, result.out))
         assert result.out.count('| Model: "sequential"') == 1  # on the chief
     assert printed[0] == printed[1]
-    _, first, listed, trained, *repeated = printed[0]
+    _, first, listed, trained, _, _, *repeated = printed[0]
     assert [len(line.split()) for line in repeated] == [2, 2]  # each row is read once in a pass
     assert first.count(".") == 6  # of two calls with one CallbackList
     assert listed == "listed 2"  # that callback and a History

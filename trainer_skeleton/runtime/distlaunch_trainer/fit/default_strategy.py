@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import tensorflow as tf
 
 from distlaunch_trainer.errors import ModelError
+
+from .interception import intercepted
 
 _NO_PARAMETER_SERVERS = (
     "fit() of a script trains without parameter servers: remove the strategy and the servers, or "
@@ -44,6 +47,23 @@ def set_strategy(strategy: tf.distribute.Strategy, warn: Callable[[str], None]) 
         kind.__init__ = lambda *_, **__: None
     tf.distribute.Server.__init__ = lambda *_, **__: _refuse("Server")
     tf.distribute.experimental_set_strategy(strategy)
+    tf.saved_model.load = intercepted(tf.saved_model.load, _load_alone)
+
+
+def _load_alone(function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
+    """Load a SavedModel as in one process.
+
+    With variables of a strategy, its functions cannot be called outside of its replicas.
+    """
+    strategy = tf.distribute.get_strategy()
+    try:
+        tf.distribute.experimental_set_strategy(None)
+    except RuntimeError:  # in a step on replicas
+        return function(*arguments.args, **arguments.kwargs)
+    try:
+        return function(*arguments.args, **arguments.kwargs)
+    finally:
+        tf.distribute.experimental_set_strategy(strategy)
 
 
 def _refuse(name: str) -> NoReturn:

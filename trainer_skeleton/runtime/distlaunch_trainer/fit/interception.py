@@ -8,6 +8,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+# Keras's export() imports it, which would replace `tf.saved_model` and what is changed there.
+import tensorflow.saved_model  # noqa: F401
+
 
 def intercepted(
     function: Callable[..., Any],

@@ -31,7 +31,7 @@ class KerasData:
     num_batches: int | None  # of a pass; None if that is not known
     is_endless: bool = False
     least_rows: int = 0  # of each batch
-    only_last_differs: bool = False  # whether all batches of a pass but the last have more rows
+    full_rows: int = 0  # of all batches of a pass but the last, which may have fewer; 0: unknown
     comparison: RowComparison | None = None  # of the first batch with those of other tasks
     dataset: Dataset | None = None  # the script's, if all tasks have the same
     can_be_shared: bool = False  # whether it can be read again, by parts
@@ -178,7 +178,7 @@ class KerasReader(Reader):
             return False
         position = (self._read or 0) + step - self._step
         is_last = self._num_batches is None or position == self._num_batches - 1
-        return is_last or not self._data.only_last_differs
+        return is_last or self._data.full_rows < self._replicas
 
     @property
     def position(self) -> list[int | None]:

@@ -147,17 +147,18 @@ def _renewed(dataset: Dataset, number: int) -> Dataset:
     return graph.dataset(dataset.element_spec) if graph.renew_shuffles(number) else dataset
 
 
-def _sizes(adapter: Any, dataset: Dataset) -> tuple[bool, int, bool]:
-    """Return whether there is no end, the least rows of a batch, and if only the last has them."""
+def _sizes(adapter: Any, dataset: Dataset) -> tuple[bool, int, int]:
+    """Return whether there is no end, the least rows of a batch, and those of all but the last."""
     is_endless = bool(dataset.cardinality() == tf.data.INFINITE_CARDINALITY)
+    full: int = adapter.batch_size or 0
     if has_partial_batch(adapter) is not None:
-        return is_endless, adapter.partial_batch_size or adapter.batch_size or 0, True
-    known = None if adapter.batch_size else rows_in_batches(dataset)
+        return is_endless, adapter.partial_batch_size or full, full
+    known = None if full else rows_in_batches(dataset)
     if known is None:
-        return is_endless, adapter.batch_size or 0, False
+        return is_endless, full, 0
     rows, size = known
     is_counted = adapter.num_batches == -(-rows // size)
-    return is_endless, (rows - 1) % size + 1 if is_counted else 0, True
+    return is_endless, (rows - 1) % size + 1 if is_counted else 0, size
 
 
 def _data_spec(dataset: Dataset) -> Any:
