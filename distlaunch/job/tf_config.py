@@ -77,8 +77,12 @@ def replica_environment(
 
 
 def parse_hosts(text: str) -> dict[Task, str]:
-    """Return the address of each task of ``a:2222,b,[::1]:2222``: the chief, then the workers."""
-    addresses = [_address(word.strip()) for word in text.split(",")]
+    """Return the address of each task of ``a:2222,b,[::1]:2222``: the chief, then the workers.
+
+    Spaces and newlines separate hosts, too, as in the variables of other launchers.
+    """
+    words = text.split(",") if "," in text else text.split() or [text]
+    addresses = [_address(word.strip()) for word in words]
     duplicate = next((each for each in addresses if addresses.count(each) > 1), None)
     if duplicate:
         raise UsageError(f"--hosts: duplicate host {duplicate}; each task needs its own address")

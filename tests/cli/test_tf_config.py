@@ -48,3 +48,32 @@ def test_a_task_that_the_cluster_does_not_have(run):
     problem = "no such task in this cluster; there are: chief, worker:0, …, worker:18"
     done = run("tf-config", "--hosts", hosts, "--task", "worker:19")
     assert done == (2, "", f"distlaunch: error: --task worker:19: {problem}\n")
+
+
+@pytest.mark.parametrize("hosts", ["10.0.0.1\n10.0.0.2\n10.0.0.3", "10.0.0.1 10.0.0.2 10.0.0.3"])
+def test_hosts_and_ranks_of_other_launchers(run, hosts):
+    config = json.loads(run("tf-config", "--hosts", hosts, "--rank", "2").out)
+    assert config["cluster"]["worker"] == ["10.0.0.2:2222", "10.0.0.3:2222"]
+    assert config["task"] == {"type": "worker", "index": 1}
+    done = run("tf-config", "--hosts", hosts, "--rank", "3")
+    assert done == (2, "", "distlaunch: error: --rank 3: there are 3 hosts\n")
+
+
+def test_a_task_of_slurm_gets_its_variables(run, monkeypatch):
+    done = run("tf-config", "--slurm")
+    assert (done.code, done.out) == (1, "")
+    assert "this is no task of a Slurm step" in done.err
+    for name, value in {
+        "SLURM_JOB_ID": "12",
+        "SLURM_PROCID": "1",
+        "SLURM_STEP_NODELIST": "n[1-2]",
+        "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
+    }.items():
+        monkeypatch.setenv(name, value)
+    config = json.loads(run("tf-config", "--slurm").out)
+    assert config["cluster"] == {"chief": ["n1:11164"], "worker": ["n2:11165"]}
+    lines = run("tf-config", "--slurm", "--shell").out
+    script = f'{lines}printf "%s" "$TF_CONFIG"'
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == config
+    assert run("tf-config", "--slurm", "--task", "chief").code == 2

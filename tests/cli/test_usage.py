@@ -55,7 +55,7 @@ def project(tmp_path):
         ("local --devices 65", "--devices: expected a whole number, 1 to 64, got 65 (see"),
         ("inti", "no such command 'inti'. Did you mean 'init'? (see 'distlaunch --help')"),
         ("init --forse", "'--forse'. Did you mean '--force'? (see 'distlaunch init --help')"),
-        ("tf-config", "missing option '--hosts' (see 'distlaunch tf-config --help')"),
+        ("tf-config", "give either --hosts or --slurm"),
         (
             "local --kill worker:2@step=4",
             "no such task in this cluster; there are: chief, worker:0",

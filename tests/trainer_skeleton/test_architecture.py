@@ -8,9 +8,9 @@ from distlaunch import resources
 
 PACKAGE = resources.trainer_package()
 ORDER = (
-    *("errors", "options", "training_state", "keras_compat", "task", "cluster", "report", "input"),
-    *("step", "model", "saving", "loop", "parameter_server", "run_facts", "process", "run_start"),
-    *("evaluator_task", "fit", "loop_choice", "run", "__init__"),
+    *("errors", "slurm", "options", "training_state", "keras_compat", "task", "cluster", "report"),
+    *("input", "step", "model", "saving", "loop", "parameter_server", "run_facts", "process"),
+    *("run_start", "evaluator_task", "fit", "loop_choice", "run", "__init__"),
 )
 """Rooms, and modules without one: each imports only those before it."""
 

@@ -1,0 +1,1 @@
+"""Tasks of a Slurm job; nothing but Python's library is needed."""
