@@ -20,7 +20,7 @@ QUICK_TESTS := tests/job tests/engines/vertex tests/checks/test_machines.py \
   tests/checks/test_trainer.py \
   tests/checks/project/test_imports.py::test_a_file_that_python_cannot_parse \
   tests/checks/project/test_imports.py::test_imports_in_functions_and_branches_are_not_required
-QUICK_PACKAGES := google-api-python-client hypothesis jsonschema pytest pytest-timeout pytest-xdist trustme
+QUICK_PACKAGES := google-api-python-client hypothesis jsonschema kubeflow-trainer-api pytest pytest-timeout pytest-xdist trustme
 
 ROUNDS := 3
 

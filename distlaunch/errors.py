@@ -8,10 +8,14 @@ The tree, with exit codes::
     ├── JobFileError         1: a job file with one or more problems
     ├── ImageError           1: the container image cannot be built or pushed
     │   └── ContextError     1: files that cannot or must not be in the image
-    └── GoogleError          1: Google refused a call, or cannot be reached
-        ├── CreateRefused    the call to create a job was refused: no job exists
-        ├── EmulatorStopped  the emulator has stopped, and its jobs with it
-        └── RetryableError   the same call may succeed later
+    └── EngineError          1: the place where jobs run refused a call, or cannot be reached
+        ├── GoogleError      Google did
+        │   ├── CreateRefused    the call to create a job was refused: no job exists
+        │   ├── EmulatorStopped  the emulator has stopped, and its jobs with it
+        │   └── RetryableError   the same call may succeed later
+        └── SlurmError       a command of Slurm did
+            ├── SlurmRefused     sbatch was refused: no job exists
+            └── SlurmUnreachable the same command may succeed later
 
 Every other exception is a bug in distlaunch.
 """
@@ -110,7 +114,31 @@ class ContextError(ImageError):
     """Files that cannot or must not be in a container image."""
 
 
-class GoogleError(DistlaunchError):
+class EngineError(DistlaunchError):
+    """The place where jobs run refused a call, or cannot be reached."""
+
+    created_nothing = False  # whether it is certain that the call created no job
+
+    def with_text(self, what: str) -> EngineError:
+        """Return an error of the same kind with another text for the user."""
+        return type(self)(what)
+
+
+class SlurmError(EngineError):
+    """A command of Slurm was refused, or cannot be run."""
+
+
+class SlurmRefused(SlurmError):
+    """Slurm refused to create a job."""
+
+    created_nothing = True
+
+
+class SlurmUnreachable(SlurmError):
+    """Slurm's controller cannot be reached, or did not respond."""
+
+
+class GoogleError(EngineError):
     """Google refused a call, or cannot be reached."""
 
     def __init__(
@@ -137,6 +165,8 @@ class GoogleError(DistlaunchError):
 
 class CreateRefused(GoogleError):
     """Google refused to create a job, and no earlier call can have created it."""
+
+    created_nothing = True
 
     @classmethod
     def from_error(cls, error: GoogleError) -> CreateRefused:

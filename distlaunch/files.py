@@ -122,11 +122,12 @@ def _values(value: Any) -> Iterable[Any]:
 
 
 @contextmanager
-def lock(path: Path, *, wait: bool) -> Iterator[None]:
+def lock(path: Path, *, wait: bool) -> Iterator[int]:
     """Hold an exclusive lock on a file or folder, where the file system has locks (NFS may not).
 
-    OSError is raised if the file cannot be created; BlockingIOError if another process holds the
-    lock and this is not to `wait`.
+    The file descriptor is yielded: a process that inherits it holds the lock, too. OSError is
+    raised if the file cannot be created; BlockingIOError if another process holds the lock and this
+    is not to `wait`.
     """
     access = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
     descriptor = os.open(path, access, 0o666)
@@ -137,7 +138,7 @@ def lock(path: Path, *, wait: bool) -> Iterator[None]:
             raise
         except OSError:
             pass  # such as ENOLCK: run without a lock
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 

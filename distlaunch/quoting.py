@@ -54,6 +54,18 @@ def shell_word(text: str) -> str:
     return shlex.quote(_one_line(text))
 
 
+def bash(text: str) -> str:
+    """Write a word of a bash script, which may have several lines."""
+    if "\0" in text:
+        raise CannotBeQuoted("no program can be given a NUL character")
+    return shlex.quote(text)
+
+
+def bash_words(words: Iterable[str]) -> str:
+    """Write a command of a bash script."""
+    return " ".join(map(bash, words))
+
+
 def yaml_text(value: Any) -> str:
     """Write plain data as YAML: a scalar as one line, anything else as a block."""
     import yaml
@@ -96,6 +108,7 @@ def _one_line(text: str) -> str:
 
 
 FILTERS = {"yaml": yaml_text} | {
-    each.__name__: each for each in (exec_form, source, destination, docker_value, shell_word)
+    each.__name__: each
+    for each in (exec_form, source, destination, docker_value, shell_word, bash, bash_words)
 }
 """The filters of templates."""

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from distlaunch.image.recipe import Recipe
     from distlaunch.job.model import Job
 
-Format = Literal["vertex", "ai-platform"]
+Format = Literal["vertex", "ai-platform", "slurm", "jobset"]
 
 DOCKERFILE, IGNORE, CONFIG = "Dockerfile", ".dockerignore", "config.yaml"
+JOBSET, BATCH = "jobset.yaml", "batch.sh"
 IGNORE_ELSEWHERE = "Dockerfile.dockerignore"  # beside a Dockerfile that is not in the context
 
 
@@ -61,20 +62,22 @@ class Rendered:
 
 
 def render(job: Job, folder: Path, output: Path, format: Format) -> Rendered:  # noqa: A002
-    """Render the files of a job, to be written to `output`; `format` is that of config.yaml."""
+    """Render the files of a job, to be written to `output`; `format` is that of config.yaml.
+
+    ``slurm`` is a batch script, ``jobset`` a manifest of Kubernetes in place of config.yaml.
+    """
+    if format == "slurm":
+        return _render_batch(job, folder, output)
     builds = vertex.needs_image(job)
     image = _image(job) if builds else job.image.uri or ""
-    files: dict[str, str] = {}
     recipe = read_recipe(job, folder) if builds else None
-    if recipe and recipe.own_dockerfile is None:
-        files[DOCKERFILE] = stamped(recipe.dockerfile)
-        if recipe.own_ignore is None:
-            is_in_project = output.resolve() == folder.resolve()
-            ignore = IGNORE if is_in_project else IGNORE_ELSEWHERE
-            allowed = f"\n# For the environment.\n!{recipe.wheel.path}\n" if recipe.wheel else ""
-            files[ignore] = stamped(recipe.ignore + allowed)
-    files[CONFIG], config_notes = render_config(job, format=format, image=image, folder=folder)
-    notes = list(config_notes)
+    is_in_project = output.resolve() == folder.resolve()
+    files = _image_files(recipe, is_in_project=is_in_project) if recipe else {}
+    if format == "jobset":
+        files[JOBSET], notes = render_jobset(job, image, folder), []
+    else:
+        files[CONFIG], config_notes = render_config(job, format=format, image=image, folder=folder)
+        notes = list(config_notes)
     if recipe is None:
         notes.append("the job names its images, so that there is nothing to build")
     elif recipe.own_dockerfile:
@@ -83,20 +86,67 @@ def render(job: Job, folder: Path, output: Path, format: Format) -> Rendered:  #
         allow = f"; it must include {recipe.wheel.path}" if recipe.wheel else ""
         notes.append(f"your own {recipe.own_ignore} is left alone{allow}")
     commands = [*(_docker(job, recipe, image, folder, output) if recipe else ())]
-    config = _relative(folder, output / CONFIG)
+    config = _relative(folder, output / (JOBSET if format == "jobset" else CONFIG))
     skips = format == "vertex" and _skips_a_pool(job)
     if skips:
         notes.append(
             "config.yaml: a pool of the cluster is skipped, which gcloud's --config does not take; "
             "'distlaunch submit' does"
         )
-    if format == "vertex" and not skips:
+    if format == "jobset":
+        commands.append(shlex.join(["kubectl", *_namespace(job), "apply", "-f", config]))
+    elif format == "vertex" and not skips:
         commands.append(_gcloud(job, config))
     else:
         commands.append(shlex.join(["distlaunch", "submit", f"--config={config}"]))
     wheel = recipe.wheel if recipe else None
     content = (folder / wheel.path, wheel.content or b"") if wheel else None
     return Rendered(files, tuple(notes), tuple(commands), content)
+
+
+def _image_files(recipe: Recipe, *, is_in_project: bool) -> dict[str, str]:
+    """Return Dockerfile and ignore file, without those that the user wrote."""
+    if recipe.own_dockerfile is not None:
+        return {}
+    files = {DOCKERFILE: stamped(recipe.dockerfile)}
+    if recipe.own_ignore is None:
+        allowed = f"\n# For the environment.\n!{recipe.wheel.path}\n" if recipe.wheel else ""
+        files[IGNORE if is_in_project else IGNORE_ELSEWHERE] = stamped(recipe.ignore + allowed)
+    return files
+
+
+def render_jobset(job: Job, image: str, folder: Path | None = None) -> str:
+    """Render the manifest of a JobSet, which is for ``kubectl apply``."""
+    from distlaunch.job.jobset import build_jobset, jobset_name
+
+    options = "".join(f" {word}" for word in _namespace(job))
+    values = {"name": jobset_name(job), "tasks": job.cluster.describe(), "options": options}
+    manifest = build_jobset(job, image)
+    return stamped(render_template("jobset.yaml", folder, job=job, manifest=manifest, **values))
+
+
+def _namespace(job: Job) -> list[str]:
+    return [f"--namespace={job.kubernetes.namespace}"] if job.kubernetes.namespace else []
+
+
+def _render_batch(job: Job, folder: Path, output: Path) -> Rendered:
+    """Render the batch script of a job on Slurm, with the commands that `submit` replaces."""
+    from distlaunch.engines.slurm.batch import batch_script, build_request
+    from distlaunch.job.launch import LaunchRequest
+    from distlaunch.resources import trainer_package
+
+    launch = LaunchRequest(folder, job)
+    request = build_request(launch, f"{job.name}-by-hand")
+    target = request["launch_folder"]
+    package = job.script or (job.script_module or job.module).partition(".")[0]
+    sources = [package, *job.image.include, str(trainer_package())]
+    commands = (
+        shlex.join(["mkdir", "-p", f"{target}/code", f"{target}/task-logs"]),
+        shlex.join(["cp", "-r", *sources, f"{target}/code"]),
+        shlex.join(["sbatch", _relative(folder, output / BATCH)]),
+    )
+    script = batch_script(request, folder)
+    return Rendered({BATCH: script}, (), commands)
 
 
 def render_config(

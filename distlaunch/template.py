@@ -22,7 +22,7 @@ _STAMP = re.compile(r"# rendered by distlaunch \S+, sha256 ([0-9a-f]{64}); .*\n"
 _DIRECTIVES = re.compile(r"(?:#[ \t]*[A-Za-z]+[ \t]*=.*\n)*")  # they have to stand before all else
 
 
-def render_template(name: str, folder: Path | None, **values: Any) -> str:
+def render_template(name: str, folder: Path | None, /, **values: Any) -> str:
     """Render a template, the project's own before the bundled one.
 
     ImageError is raised if it cannot be rendered.

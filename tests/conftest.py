@@ -27,6 +27,7 @@ import fake_google
 import fake_registry  # noqa: F401 - for the tests, which import it from there
 import json_schemas  # noqa: F401 - likewise
 import launches  # noqa: F401 - likewise
+import slurm_cluster
 import tensorflow_host
 
 sys.path.pop(0)
@@ -128,6 +129,18 @@ def google(
         return fake
 
     return install
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[slurm_cluster.SlurmCluster]:
+    """A Slurm cluster; without one its tests are skipped or fail, as those of `engine`."""
+    try:
+        with slurm_cluster.running(install=engines.is_required()) as started:
+            yield started
+    except slurm_cluster.NoSlurmError as problem:
+        if engines.is_required():
+            raise
+        pytest.skip(f"no Slurm here: {problem}")
 
 
 @pytest.fixture(scope="session")

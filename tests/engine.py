@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import base_image
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 HOME = Path(tempfile.gettempdir()) / f"distlaunch-engine-{os.getuid()}"
@@ -91,12 +91,20 @@ def running(*, install: bool = False) -> Iterator[Engine]:
     """
     HOME.mkdir(mode=0o700, exist_ok=True)
     with (HOME / IN_USE).open("w") as use:
-        with (HOME / STARTING).open("w") as starting:  # one at a time: apt lets in no second
-            fcntl.flock(starting, fcntl.LOCK_EX)
+        with installing():
             _prepare(install=install)
             fcntl.flock(use, fcntl.LOCK_SH)
             engine = _running_engine() or _started()
         yield engine
+
+
+@contextlib.contextmanager
+def installing() -> Iterator[None]:
+    """Keep others from installing packages: apt lets in no second."""
+    HOME.mkdir(mode=0o700, exist_ok=True)
+    with (HOME / STARTING).open("w") as starting:
+        fcntl.flock(starting, fcntl.LOCK_EX)
+        yield
 
 
 def is_required() -> bool:
@@ -110,17 +118,22 @@ def _prepare(*, install: bool) -> None:
     if os.getuid() != 0:
         raise NoEngineError("needs root")
     missing = [package for name, package in PROGRAMS.items() if not shutil.which(name, path=PATH)]
-    if not missing:
-        return
-    command = ["apt-get", "install", "--no-install-recommends", "--yes", *missing]
-    if not install or not shutil.which("apt-get"):
-        raise NoEngineError(f"needs Debian's packages: {' '.join(command)}")
-    # Debian's packages would start an engine and a registry of their own.
+    if missing and (problem := install_packages(missing, is_allowed=install)):
+        raise NoEngineError(problem)
+
+
+def install_packages(packages: Sequence[str], *, is_allowed: bool) -> str:
+    """Install packages of Debian as root; return what is wrong if that fails or is not allowed."""
+    command = ["apt-get", "install", "--no-install-recommends", "--yes", *packages]
+    if not is_allowed or not shutil.which("apt-get"):
+        return f"needs Debian's packages: {' '.join(command)}"
+    # Debian's packages would start daemons of their own.
     env = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     for words in (["apt-get", "update"], command):
         done = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
         if done.returncode:
-            raise NoEngineError(f"{' '.join(words)} failed: {done.stderr.strip()[-500:]}")
+            return f"{' '.join(words)} failed: {done.stderr.strip()[-500:]}"
+    return ""
 
 
 def _running_engine() -> Engine | None:

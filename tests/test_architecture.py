@@ -29,7 +29,7 @@ ALLOWED = {
     "engines": NOUNS,
     "image": {*NOUNS, "engines"},
     "redaction": {*NOUNS, "image"},
-    "render": {*NOUNS, "image", "redaction"},
+    "render": {*NOUNS, "engines", "image", "redaction"},
     "local": {*NOUNS, "ui"},
     "emulator": {*NOUNS, "local"},
     "price": {*NOUNS, "engines", "local"},

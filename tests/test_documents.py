@@ -3,9 +3,10 @@
 Commands are in fenced blocks. `console` blocks hold commands after a `$`; those of a document are
 one session in an empty folder. Its `distlaunch local` is a fork of a process that has imported
 TensorFlow; all else are processes of their own. A session of `console long` blocks runs in
-`make docs-test` only. The losses and metrics of a `text` block after a console block are
-compared with what the commands print; those of a `text varies` block differ from run to run. Each
-command of an `sh` block has a check in `CHECKS` or is run at the emulator.
+`make docs-test` only, one of `console slurm` blocks on a Slurm cluster. The losses and metrics of a
+`text` block after a console block are compared with what the commands print; those of a `text
+varies` block differ from run to run. Each command of an `sh` block has a check in `CHECKS` or is
+run at the emulator.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 RUN = "console"
 LONG = "console long"
+ON_SLURM = "console slurm"
 SET_UP = "sh"
 NOT_COMMANDS = {"dockerfile", "json", "python", "text", "text varies", "yaml"}
 
@@ -267,6 +269,15 @@ def test_long_sessions_of_a_document_run(document, run_session, tmp_path):
 
 
 @pytest.mark.slow
+def test_commands_of_the_slurm_page_run(slurm, tmp_path):
+    text = (ROOT / "docs" / "slurm.md").read_text(encoding="utf-8")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, **slurm.environment, "HOME": str(tmp_path), "PATH": path}
+    printed = _run_session(environment, console_commands(text, ON_SLURM), tmp_path)
+    check_results(text, ON_SLURM, printed)
+
+
+@pytest.mark.slow
 def test_commands_for_the_cloud_run_at_the_emulator(cli, tmp_path, emulator):
     (tmp_path / "distlaunch.yaml").write_text(JOB_FILE)
     (tmp_path / "config.yaml").write_text(CONFIG_FILE)
@@ -322,7 +333,7 @@ def test_setup_command_works(command, tmp_path):
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_kinds_of_blocks_links_and_targets_of_make_are_known(document):
     text = document.read_text(encoding="utf-8")
-    assert {kind for kind, _ in blocks(text)} <= {RUN, LONG, SET_UP, *NOT_COMMANDS}
+    assert {kind for kind, _ in blocks(text)} <= {RUN, LONG, ON_SLURM, SET_UP, *NOT_COMMANDS}
     links = re.findall(r"\]\(([^)#:]+)\)", text)
     assert [target for target in links if not (document.parent / target).exists()] == []
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)

@@ -66,6 +66,10 @@ def run_checks(
     Google's APIs are called with `session`, by default one with the credentials of this machine.
     DistlaunchError is raised if the user's catalogue or price file cannot be read.
     """
+    if launch.job.is_on_slurm:
+        from distlaunch.checks import slurm
+
+        return slurm.run_checks(launch, offline=options.offline, run=options.run)
     request, today = job_request(launch), date.today()  # noqa: DTZ011 - the user's date
     catalogue = machine_catalogue.of_project(launch.folder, options.catalogue)
     problems = list(required_fields.problems(launch))
@@ -113,6 +117,10 @@ def run_checks(
 
 def skip_checks(launch: LaunchRequest, options: CheckOptions) -> Report:
     """Return the plan with an estimated price, for ``--no-check``."""
+    if launch.job.is_on_slurm:
+        location = f"on Slurm, in {launch.job.slurm.folder or 'no folder'}"
+        cluster, request = launch.job.cluster.describe(), job_request(launch)
+        return Report(request, cluster, is_checked=False, engine="slurm", location=location)
     cluster, image = launch.job.cluster.describe(), check_image(launch).plan
     request = job_request(launch)
     catalogue = machine_catalogue.of_project(launch.folder, options.catalogue)

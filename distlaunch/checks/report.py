@@ -43,6 +43,9 @@ class Report:
     first_line: str = ""  # of the training in the log
     is_emulated: bool = False  # project, bucket and quotas are not checked
     changed_task: str = ""  # the code whose arguments are not checked
+    engine: str = "vertex"
+    location: str = ""  # where the job runs, in words; empty for the request's region and project
+    notes: tuple[tuple[str, str], ...] = ()  # further rows of the plan
 
     @property
     def is_ready(self) -> bool:
@@ -54,6 +57,7 @@ class Report:
         request = self.request
         return {
             "job": request.name,
+            "engine": self.engine,
             "project": request.project or None,
             "region": request.region or None,
             "strategy": request.strategy,
@@ -87,9 +91,20 @@ def unreadable_as_json(refusal: DistlaunchError) -> dict[str, Any]:
         error("job-file-invalid", each.where, each.what, each.remedy or remedy)
         for each in refusal.problems
     ]
-    keys = ("job", "project", "region", "strategy", "timeout", "cluster", "image", "data", "price")
+    keys = (
+        "job",
+        "engine",
+        "project",
+        "region",
+        "strategy",
+        "timeout",
+        "cluster",
+        "image",
+        "data",
+        "price",
+    )
     return {
-        **dict.fromkeys(keys),
+        **dict.fromkeys((*keys, "data", "price")),
         "pools": [],
         "machines": [],
         "problems": [problem.as_json() for problem in problems],
@@ -123,7 +138,7 @@ def format_report(report: Report, paint: Callable[[str, int], str]) -> list[str 
 def format_plan(report: Report) -> str:
     """Return the cluster, the data, what is sent of the image, and the price."""
     request, task = report.request, report.changed_task
-    location = f"in {request.region or 'no region'}, project {request.project or 'unknown'}"
+    region = f"in {request.region or 'no region'}, project {request.project or 'unknown'}"
     rows = [
         *_labelled("cluster", _cluster_lines(request)),
         *_labelled("data", report.data.lines() if report.data else ()),
@@ -132,8 +147,9 @@ def format_plan(report: Report) -> str:
         *_labelled("price", report.cost.lines() if report.cost else ()),
         *_labelled("log", (report.first_line,) if report.first_line else ()),
         *_labelled("cloud", (_EMULATED,) if report.is_emulated else ()),
+        *(row for label, text in report.notes for row in _labelled(label, (text,))),
     ]
-    return "\n".join([f"{request.name}: {report.cluster} {location}", *rows])
+    return "\n".join([f"{request.name}: {report.cluster} {report.location or region}", *rows])
 
 
 def format_verdict(report: Report) -> str:

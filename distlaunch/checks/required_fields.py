@@ -34,6 +34,9 @@ _CONTAINER_REGISTRY = re.compile(r"([a-z]+\.)?gcr\.io")
 def problems(launch: LaunchRequest) -> Iterator[Problem]:
     """Yield what keeps a job from being launched at all."""
     job = launch.job
+    if job.is_on_slurm:
+        yield from _missing_settings(launch)
+        return
     yield from placeholders(job, of_account=not launch.is_for_emulator)
     if not launch.is_for_emulator and re.fullmatch(_MY_BUCKET, launch.requested_job_dir or ""):
         key = f"vertex.{vertex.SPECS[vertex.collection(job)]}.baseOutputDirectory.outputUriPrefix"
@@ -78,8 +81,21 @@ def no_region() -> Problem:
     return error("no-region", "region", "no region set", remedy)
 
 
+def no_slurm_folder() -> Problem:
+    """Return the problem of a job on Slurm, or of a command, without a folder for jobs."""
+    remedy = "set slurm: {folder: /shared/jobs}, a folder that all nodes share"
+    return error("no-slurm-folder", "slurm.folder", "no folder set for the jobs on Slurm", remedy)
+
+
 def _missing_settings(launch: LaunchRequest) -> Iterator[Problem]:
     job = launch.job
+    if job.is_on_slurm:
+        if job.slurm.folder is None:
+            yield no_slurm_folder()
+        if job.slurm.container and job.image.uri is None:
+            what = f"no image set for {job.slurm.container}"
+            yield error("no-image", "image.uri", what, "set image.uri or --image URI")
+        return
     if job.project is None:
         yield no_project()
     if job.region is None:

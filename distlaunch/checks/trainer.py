@@ -240,7 +240,7 @@ def problems(
 ) -> Iterator[Problem]:
     """Yield what the bundled trainer cannot do, or does in another way than expected."""
     yield from code_problems(trainer, job, folder)
-    yield from _pool_problems(trainer, request)
+    yield from role_problems(trainer, request)
     if request.strategy == "SPOT":
         yield from _spot_problems(trainer)
     pools = [pool for pool in request.pools if pool.is_training]
@@ -288,7 +288,8 @@ def _copy_problems(trainer: Trainer, folder: Path) -> Iterator[Problem]:
         yield warning("trainer-older", f"{library}/__init__.py", what, remedy)
 
 
-def _pool_problems(trainer: Trainer, request: JobRequest) -> Iterator[Problem]:
+def role_problems(trainer: Trainer, request: JobRequest) -> Iterator[Problem]:
+    """Yield the pools that the trainer does not use as requested."""
     for pool in request.pools:
         if pool.image or pool.module:
             continue
@@ -300,7 +301,8 @@ def _pool_problems(trainer: Trainer, request: JobRequest) -> Iterator[Problem]:
         ):
             what = f"with parameter servers a worker uses one of its {pool.accelerator_count} GPUs"
             remedy = "set count: 1, and add workers"
-            yield error("trainer-role", f"{pool.section}.accelerator.count", what, remedy)
+            key = "gpus" if pool.is_on_slurm else "accelerator.count"
+            yield error("trainer-role", f"{pool.section}.{key}", what, remedy)
         elif pool.role == "evaluators" and pool.replicas > 1:
             what = f"the bundled trainer has one evaluator, and {pool.replicas} are requested"
             yield error("trainer-role", f"{pool.section}.count", what, "set count: 1")

@@ -52,6 +52,10 @@ def job_tasks(context: click.Context) -> Iterable[str]:
     from distlaunch.submit.records import Records
 
     record = Records(Path.cwd()).find(context.params.get("job"))
+    if record and record.engine == "slurm":
+        from distlaunch.engines.slurm.job_status import tasks_of
+
+        return tasks_of(record.request)
     return task_names(record.request) if record else ()
 
 

@@ -82,8 +82,8 @@ def command(
     targets = [clusters.target(*_parse(text)) for text in machines] or [clusters.default()]
     measured = {}
     for name in names or (None,):
-        view, session = runs.find(locator, name)
-        if session and is_loopback(session.endpoint):
+        view, engine = runs.find(locator, name)
+        if engine and is_loopback(engine.endpoint):
             console.log(
                 f"{view.id}: it ran at the emulator, so its times are those of this machine",
                 "warning",

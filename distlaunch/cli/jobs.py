@@ -44,7 +44,7 @@ def _parse_regex(text: str) -> re.Pattern[str]:
     metavar="TASK",
     multiple=True,
     shell_complete=completion.job_tasks,
-    help="Only chief, worker:N, ps:N, evaluator:N, or vertex for the platform's own lines.",
+    help="Only chief, worker:N, ps:N, evaluator:N, or vertex or slurm for the engine's own lines.",
 )
 @click.option(
     "--tail", "last", metavar="N", type=click.IntRange(min=0), help="Only the last N log entries."
@@ -159,14 +159,14 @@ def list_jobs(
         draw(display.job_listing(newest))
     else:
         hint = "" if all_jobs else " submitted by distlaunch (--all lists others)"
-        settings.console().log(f"no jobs in project {engine.project}, region {engine.region}{hint}")
+        settings.console().log(f"no jobs in {engine.location}{hint}")
 
 
 @click.command("cancel")
 @options.with_job
 @options.as_json
 def cancel(_: Settings, located: LocatedJob, *, as_json: bool) -> None:
-    """Cancel a job; Vertex AI ends it within a minute or two."""
+    """Cancel a job; its tasks get SIGTERM, and Vertex AI ends it within a minute or two."""
     from distlaunch.errors import DistlaunchError
     from distlaunch.submit.records import Records
 

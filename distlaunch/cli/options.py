@@ -49,6 +49,11 @@ project = click.option(
 region = click.option(
     "--region", metavar="R", help="Region (default: distlaunch.yaml's or gcloud's)."
 )
+engine = click.option(
+    "--engine",
+    type=click.Choice(["vertex", "slurm"]),
+    help="Where jobs run: Vertex AI or Slurm (default: distlaunch.yaml's).",
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print only JSON on stdout.")
 overrides = click.option(
     "--set",
@@ -76,7 +81,9 @@ replace_retired = click.option(
 )
 _LAUNCH_OPTIONS = (
     click.option(
-        "--job-dir", metavar="GS", help="Job folder, gs://… (default: a new one in the bucket)."
+        "--job-dir",
+        metavar="DIR",
+        help="Job folder, gs://…, on Slurm a path (default: a new one).",
     ),
     click.option(
         "--config",
@@ -123,6 +130,7 @@ class LaunchOptions:
     project: str | None
     region: str | None
     endpoint: str | None
+    engine: str | None
     overrides: tuple[str, ...]
     as_json: bool
     job_dir: str | None
@@ -181,23 +189,32 @@ def load_launch(options: LaunchOptions) -> tuple[LaunchRequest, list[str]]:
 
     words = options.program_args
     reject_launcher_options(words)
+    if options.engine == "slurm":
+        _reject_cloud_options(options)
     loaded = load_job(
         Path.cwd(),
         config=options.config,
         name=options.name,
         region=options.region,
         image=options.image,
+        engine=options.engine,
         overrides=options.overrides,
         args=words,
         replace_retired=options.replace_retired,
     )
-    job = replace(
-        loaded.job,
-        project=options.project or loaded.job.project or auth.default_project(),
-        region=loaded.job.region or auth.default_region(),
-    )
+    job = loaded.job
+    if job.is_on_slurm:
+        _reject_cloud_options(options)
+    else:
+        job = replace(
+            job,
+            project=options.project or job.project or auth.default_project(),
+            region=job.region or auth.default_region(),
+        )
     job_dir = job_dir_in(words) or options.job_dir or job_dir_in(job.args)
-    job_dir = _check_bucket_folder(job_dir) if job_dir else None
+    if job_dir:
+        check = _check_shared_folder if job.is_on_slurm else _check_bucket_folder
+        job_dir = check(job_dir)
     if job_dir and options.job_dir:
         job = replace_job_dir(job, job_dir)
     cli_overrides = {
@@ -205,12 +222,13 @@ def load_launch(options: LaunchOptions) -> tuple[LaunchRequest, list[str]]:
         "region": ("--region", options.region),
         "project": ("--project", options.project),
         "image": ("--image", options.image),
+        "engine": ("--engine", options.engine),
     }
     request = LaunchRequest(
         folder=Path.cwd(),
         job=job,
         job_dir=job_dir,
-        endpoint=options.endpoint,
+        endpoint=None if job.is_on_slurm else options.endpoint,
         config=options.config,
         overrides=options.overrides,
         cli_overrides={key: option for key, (option, value) in cli_overrides.items() if value},
@@ -229,13 +247,13 @@ def follow_options(command: _Command) -> _Command:
 
 def launch_options(command: _Command) -> _Command:
     """Give a command the argument and options that `load_launch` reads."""
-    options = (project, region, endpoint, overrides, as_json, *_LAUNCH_OPTIONS)
+    options = (project, region, endpoint, engine, overrides, as_json, *_LAUNCH_OPTIONS)
     argument = click.argument("name", metavar="[NAME] [-- ARGS...]", required=False)
     return argument(_with_options(command, options))
 
 
 def with_locator(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options for endpoint, project and region.
+    """Give a command the options for endpoint, project, region and engine.
 
     It is called with settings and what finds jobs there.
     """
@@ -249,14 +267,16 @@ def with_locator(command: Callable[..., Any]) -> Callable[..., Any]:
         endpoint: str | None,
         project: str | None,
         region: str | None,
+        engine: str | None,
         **options: Any,
     ) -> Any:
         from distlaunch.submit.lookup import JobLocator
 
-        locator = JobLocator(Path.cwd(), endpoint, project, region, settings.console().log)
+        log = settings.console().log
+        locator = JobLocator(Path.cwd(), endpoint, project, region, engine, log)
         return command(settings, locator, **options)
 
-    return _with_options(with_options, (project, region, endpoint))
+    return _with_options(with_options, (project, region, endpoint, engine))
 
 
 def with_job(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -302,6 +322,20 @@ def reject_launcher_options(program_args: Collection[str]) -> None:
                 f"{name} after '--' is passed to the program; put it before '--' "
                 "(to pass it to the program, add it to args: in distlaunch.yaml)"
             )
+
+
+def _reject_cloud_options(options: LaunchOptions) -> None:
+    """Raise UsageError for options of Vertex AI alone."""
+    cloud = {"--project": options.project, "--region": options.region, "--config": options.config}
+    for name, value in cloud.items():
+        if value:
+            raise UsageError(f"{name} has no meaning with engine: slurm; remove it")
+
+
+def _check_shared_folder(job_dir: str) -> str:
+    if "://" in job_dir:
+        raise UsageError(f"--job-dir {job_dir}: on Slurm it is a path that all nodes share")
+    return str(Path(job_dir).expanduser().absolute())
 
 
 def _check_bucket_folder(job_dir: str) -> str:

@@ -1,4 +1,4 @@
-"""`distlaunch render`: write Dockerfile, .dockerignore and config.yaml."""
+"""`distlaunch render`: write Dockerfile, .dockerignore and config.yaml, or a batch script."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["vertex", "ai-platform"]),
-    default="vertex",
-    show_default=True,
-    help="Format of config.yaml: Vertex AI, or AI Platform (masterType …).",
+    type=click.Choice(["vertex", "ai-platform", "slurm", "jobset"]),
+    help="Vertex AI's config.yaml, AI Platform's (masterType …), a batch script of Slurm, or a "
+    "JobSet of Kubernetes (default: that of the engine).",
 )
 @click.option(
     "--output",
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 def command(
     settings: Settings,
-    kind: Format,
+    kind: Format | None,
     output: Path,
     config: Path | None,
     *,
@@ -57,17 +56,25 @@ def command(
     \b
       distlaunch render
       distlaunch render --format ai-platform --output legacy
+      distlaunch render --format jobset
     """  # noqa: D301 - click wants the character that this is an escape for
     from distlaunch.checks.required_fields import placeholders
     from distlaunch.job.load import load_job
     from distlaunch.render import render
 
     folder = Path.cwd()
-    loaded = load_job(folder, config=config, overrides=overrides, replace_retired=replace_retired)
+    loaded = load_job(
+        folder,
+        config=config,
+        engine="vertex" if kind in ("vertex", "ai-platform") else None,
+        overrides=overrides,
+        replace_retired=replace_retired,
+    )
+    kind = kind or ("slurm" if loaded.job.is_on_slurm else "vertex")
     rendered = render(loaded.job, folder, output, kind)
     rendered.write(output)
     console = settings.console()
-    left = (problem.line for problem in placeholders(loaded.job))
+    left = (problem.line for problem in placeholders(loaded.job)) if kind != "slurm" else ()
     for note in (*loaded.notes, *rendered.notes, *left):
         console.log(note, "warning")
     if not settings.quiet:

@@ -10,14 +10,14 @@ import click
 
 from distlaunch.cli import completion, options
 from distlaunch.cli.settings import draw, show, show_json
-from distlaunch.errors import DistlaunchError, GoogleError, UsageError
+from distlaunch.errors import DistlaunchError, EngineError, UsageError
 from distlaunch.paths import CHECKPOINTS, EXPORT, LOGS, MODEL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from distlaunch.cli.settings import Settings
-    from distlaunch.engines.vertex.client import Session
+    from distlaunch.engines.api import Engine
     from distlaunch.runs.fetch import DownloadProgress
     from distlaunch.runs.view import RunView
     from distlaunch.submit.lookup import JobLocator
@@ -148,7 +148,7 @@ def tensorboard(
 
     views = [find(locator, name) for name in names or (None,)]
     folders = {
-        view.id: log_folder(view, session.endpoint if session else None) for view, session in views
+        view.id: log_folder(view, engine.endpoint if engine else None) for view, engine in views
     }
     return run_tensorboard(folders, port, settings.console().log)
 
@@ -186,11 +186,12 @@ def fetch(
     Checksums are verified. The files of a local run are copied.
     """
     from distlaunch import files
+    from distlaunch.engines.vertex.engine import VertexEngine
     from distlaunch.runs import display
     from distlaunch.runs.fetch import copy_folder, fetch_folder
     from distlaunch.text import plural
 
-    (view, session), console = find(locator, name), settings.console()
+    (view, engine), console = find(locator, name), settings.console()
     if view.job_dir is None:
         raise DistlaunchError(f"{view.id}: the job has no job folder")
     folder = view.job_dir.rstrip("/") + ("" if part == "all" else f"/{part}")
@@ -205,7 +206,10 @@ def fetch(
         def on_progress(progress: DownloadProgress) -> None:
             console.progress(display.progress_bar(progress))
 
-        fetched = fetch_folder(session or locator.engine().session, folder, target, on_progress)
+        engine = engine or locator.engine()
+        if not isinstance(engine, VertexEngine):
+            raise DistlaunchError(f"{folder}: a bucket is read with Vertex AI; add --engine vertex")
+        fetched = fetch_folder(engine.session, folder, target, on_progress)
         console.progress("")
     else:
         fetched = copy_folder(Path(folder), target)
@@ -227,10 +231,10 @@ def _default_folder(name: str, part: str) -> Path:
 
 def find(
     locator: JobLocator, name: str | None, *, whole: bool = False
-) -> tuple[RunView, Session | None]:
+) -> tuple[RunView, Engine | None]:
     """Return a local run or a job by name, by default the newest of this folder.
 
-    With a job comes the session that it was found with, of its record's endpoint.
+    With a job comes its engine.
     """
     from distlaunch.local.run_folder import find_run
     from distlaunch.runs.view import local_runs, view_job, view_job_whole, view_run
@@ -250,7 +254,7 @@ def find(
         return run, None
     try:
         located = locator.find(name)
-    except GoogleError as error:
+    except EngineError as error:
         if name is None or records.find(name):
             raise
         raise DistlaunchError(
@@ -258,7 +262,7 @@ def find(
             f"up: {error}"
         ) from error
     view = view_job_whole if whole else view_job
-    return view(located.job, located.engine, located.commit), located.engine.session
+    return view(located.job, located.engine, located.commit), located.engine
 
 
 def _size_of(runs: Sequence[RunView]) -> str:

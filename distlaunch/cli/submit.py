@@ -17,12 +17,12 @@ from distlaunch.cli.options import (
     load_launch,
     notify,
 )
-from distlaunch.errors import EXIT_ERROR, GoogleError, UsageError
+from distlaunch.errors import EXIT_ERROR, EngineError, UsageError
 
 if TYPE_CHECKING:
     from distlaunch.checks.report import Report
     from distlaunch.cli.settings import Settings
-    from distlaunch.engines.vertex.client import Session
+    from distlaunch.engines.api import Engine
     from distlaunch.job.launch import LaunchRequest
     from distlaunch.notify import Ending
     from distlaunch.submit.launcher import Launched, Launcher, SubmitPlan
@@ -149,49 +149,71 @@ def launch_job(
     console: Console, launch: LaunchRequest, notes: list[str], options: SubmitOptions
 ) -> Submitted | int:
     """Check, build, push and submit a job, or return the exit code if none is submitted."""
-    from distlaunch.engines.vertex.client import connect
-    from distlaunch.engines.vertex.engine import VertexEngine
     from distlaunch.submit.launcher import Launcher, plan_submit
+    from distlaunch.submit.lookup import engine_of
     from distlaunch.ui.progress_view import ProgressView
 
     if options.verbose and not options.dry_run:
         raise UsageError("--verbose lists the image's files with --dry-run; add that")
-    for note in notes:
-        console.log(note, "warning")
-    session, connection_error = None, None
+    if launch.job.is_on_slurm and launch.job.tuning:
+        raise UsageError(
+            "a search on Slurm is run by 'distlaunch tune'; for one job add --set tuning="
+        )
+    engine, connection_error = None, None
     if not options.dry_run:
         try:
-            session = connect(launch.endpoint, project=launch.job.project, show_message=console.log)
-        except GoogleError as error:
+            engine = engine_of(launch, console.log)
+        except EngineError as error:
             connection_error = error  # reported after the problems of the job
-    report = _check(launch, options, session)
-    _show_report(console, report, has_verdict=not connection_error)
-    _show_forecast(console, launch, options)
-    if not report.is_ready:
-        if options.as_json:
-            console.result(json.dumps({"event": "refused", **report.as_json()}, ensure_ascii=False))
-        console.log("nothing was built or submitted; use --no-check to submit anyway", "error")
+    report = check_launch(console, launch, notes, options, engine, has_verdict=not connection_error)
+    if report is None:
         return EXIT_ERROR
     if connection_error:
         raise connection_error
     plan = plan_submit(launch, report.image if report.registry_contacted else None)
-    if session is None:
+    if engine is None:
         _show_dry_run(console, plan, verbose=options.verbose)
         return 0
-    engine = VertexEngine(session, str(launch.job.project), str(launch.job.region))
     view = ProgressView(console, ["image"])
     launcher = Launcher(launch.folder, engine, view.handle, show_message=console.log)
     launched = launcher.launch(plan, console.progress, is_new=options.is_new)
     return Submitted(launched, launcher, report)
 
 
-def _check(launch: LaunchRequest, options: SubmitOptions, session: Session | None) -> Report:
+def check_launch(
+    console: Console,
+    launch: LaunchRequest,
+    notes: list[str],
+    options: SubmitOptions,
+    engine: Engine | None = None,
+    *,
+    has_verdict: bool = True,
+) -> Report | None:
+    """Check a job and print the plan and its problems; return None if errors keep it from running.
+
+    Without a verdict the report is followed by an error.
+    """
+    for note in notes:
+        console.log(note, "warning")
+    report = _check(launch, options, engine)
+    _show_report(console, report, has_verdict=has_verdict)
+    if not launch.job.is_on_slurm:
+        _show_forecast(console, launch, options)
+    if report.is_ready:
+        return report
+    if options.as_json:
+        console.result(json.dumps({"event": "refused", **report.as_json()}, ensure_ascii=False))
+    console.log("nothing was built or submitted; use --no-check to submit anyway", "error")
+    return None
+
+
+def _check(launch: LaunchRequest, options: SubmitOptions, engine: Engine | None) -> Report:
     from distlaunch.checks.preflight import CheckOptions, run_checks, skip_checks
 
     scope = CheckOptions(catalogue=options.catalogue, prices=options.prices)
     if options.no_check:
         return skip_checks(launch, scope)
-    return run_checks(launch, scope, session=session)
+    return run_checks(launch, scope, session=getattr(engine, "session", None))
 
 
 def _show_report(console: Console, report: Report, *, has_verdict: bool) -> None:
@@ -225,20 +247,27 @@ def _show_forecast(console: Console, launch: LaunchRequest, options: SubmitOptio
 
 def _show_dry_run(console: Console, plan: SubmitPlan, *, verbose: bool) -> None:
     """Print the request on stdout, and the rest on stderr."""
+    from distlaunch.engines.slurm.batch import batch_script
+    from distlaunch.engines.slurm.engine import SlurmEngine
     from distlaunch.engines.vertex.engine import VertexEngine
     from distlaunch.redaction import hide_secrets
 
-    if plan.image and plan.image.context:
-        files = plan.image.context.files
-        limit = len(files) if verbose else MAX_FILES
-        lines = [f"{file.size:>12,}  {file.path}" for file in files[:limit]]
-        if len(files) > limit:
-            lines.append(f"and {len(files) - limit:,} more; --verbose lists them")
-        console.log("\n".join(["files of the image:", *lines]))
-    request = VertexEngine.request(plan.launch, plan.launch_id, plan.image_uri)
+    launch, is_on_slurm = plan.launch, plan.launch.job.is_on_slurm
+    if plan.files:
+        limit = len(plan.files) if verbose else MAX_FILES
+        lines = [f"{size:>12,}  {path}" for path, size in plan.files[:limit]]
+        if len(plan.files) > limit:
+            lines.append(f"and {len(plan.files) - limit:,} more; --verbose lists them")
+        console.log("\n".join([f"files of the {'code' if is_on_slurm else 'image'}:", *lines]))
+    engine: type[Engine] = SlurmEngine if is_on_slurm else VertexEngine
+    request = engine.request(launch, plan.launch_id, plan.image_uri)
     body, hidden = hide_secrets(request.body)
     if hidden:
         console.log(f"{', '.join(hidden)}: the value is hidden here, and is in the real request")
     console.log(f"job folder {request.job_dir}")
-    console.log(f"dry run: nothing was sent; this would be posted to {request.collection}:")
-    console.result(json.dumps(body, indent=2, ensure_ascii=False))
+    target = "given to sbatch" if is_on_slurm else f"posted to {request.collection}"
+    console.log(f"dry run: nothing was sent; this would be {target}:")
+    if is_on_slurm:
+        console.result(batch_script(body, launch.folder).rstrip())
+    else:
+        console.result(json.dumps(body, indent=2, ensure_ascii=False))

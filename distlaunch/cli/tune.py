@@ -10,8 +10,8 @@ import click
 
 from distlaunch.cli import completion, options
 from distlaunch.cli.local import check_here
-from distlaunch.cli.submit import SubmitOptions, launch_job, submit_options
-from distlaunch.errors import DistlaunchError, UsageError
+from distlaunch.cli.submit import SubmitOptions, check_launch, launch_job, submit_options
+from distlaunch.errors import EXIT_ERROR, DistlaunchError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from distlaunch.checks.report import Report
     from distlaunch.cli.settings import Settings
     from distlaunch.engines.api import JobStatus
-    from distlaunch.job.model import Tuning
+    from distlaunch.job.launch import LaunchRequest
+    from distlaunch.job.model import Job, Tuning
     from distlaunch.notify import Ending
     from distlaunch.submit.follow import FollowOptions
     from distlaunch.tune.search_view import TrialPrice, TuningJobView
+    from distlaunch.tune.trial_runs import SearchPlan
     from distlaunch.ui.console import Console
 
 NEWEST = ""  # the value of --attach without a job
@@ -79,7 +81,8 @@ def command(settings: Settings, /, **values: Any) -> int:
     """Search for the best options by the tuning section of distlaunch.yaml.
 
     Submits a tuning job and shows its trials, the best first, until it ends. With --local, trials
-    run on this machine; the same command again resumes an interrupted search.
+    run on this machine, on Slurm each is a job; the same command again resumes an interrupted
+    search.
 
     \b
       distlaunch tune --local --trials 10
@@ -115,6 +118,8 @@ def _submit(console: Console, values: TuneOptions, ending: Ending) -> int:
     from distlaunch.submit.follow import follow_launch
 
     launch, notes = options.load_launch(values)
+    if launch.job.is_on_slurm:
+        return _tune_on_slurm(console, values, launch, notes, ending)
     if not vertex.is_tuned(launch.job):
         raise _nothing_to_tune()
     if launch.job.tuning:
@@ -144,7 +149,8 @@ def _attach(console: Console, values: TuneOptions, ending: Ending) -> int:
     _reject_options(_ATTACH, "{} has no effect on a job that exists; remove it, or --attach")
     if values.program_args:
         raise UsageError("the job that --attach follows has its arguments; remove those after --")
-    locator = JobLocator(Path.cwd(), values.endpoint, values.project, values.region, console.log)
+    place = values.endpoint, values.project, values.region, values.engine
+    locator = JobLocator(Path.cwd(), *place, console.log)
     located = locator.find(values.attach or None)
     job = located.job
     if job.study is None:
@@ -182,14 +188,9 @@ def _follow_options(values: TuneOptions, max_wait: float | None = None) -> Follo
 
 def _tune_here(console: Console, values: TuneOptions, ending: Ending) -> int:
     """Run the trials on this machine, show them, and return the exit code."""
-    from distlaunch.files import is_file_name
-    from distlaunch.job.trial import Study
     from distlaunch.local import run_plan
     from distlaunch.paths import SEARCHES
-    from distlaunch.redaction import redact_words
-    from distlaunch.tune.local_search import LocalSearch, SearchPlan, move_aside
-    from distlaunch.tune.search import check_search
-    from distlaunch.tune.search_view import SearchView, exit_code_of
+    from distlaunch.tune.trial_runs import SearchPlan
 
     _reject_options(_LOCAL, "{} is for tuning jobs; remove it, or --local")
     words, project = values.program_args, Path.cwd()
@@ -198,31 +199,78 @@ def _tune_here(console: Console, values: TuneOptions, ending: Ending) -> int:
     if job is None or job.tuning is None:
         raise _nothing_to_tune()
     tuning = _with_counts(job.tuning, values.trials, values.parallel or 1)
-    check_search(tuning)
     run_plan.local_cluster(job, values.workers)
     is_trainer = False
     if not run_plan.is_program(words):
         options.reject_launcher_options(words)
         run_plan.require_tensorflow()
         is_trainer = check_here(console, job, words, values.overrides)
-    set_options = _set_options(values)
-    local_options = (*set_options, *([f"--workers={values.workers}"] if values.workers else []))
+    workers = [f"--workers={values.workers}"] if values.workers else []
+    local_options = (*_set_options(values), *workers)
+    folder = project / SEARCHES / _search_name(values, job)
+    plan = SearchPlan(project, folder, job, tuning, local_options, words, is_trainer)
+    return _run_trials(console, values, plan, ending)
+
+
+def _tune_on_slurm(
+    console: Console, values: TuneOptions, launch: LaunchRequest, notes: list[str], ending: Ending
+) -> int:
+    """Run the trials as jobs on Slurm, show them, and return the exit code."""
+    from distlaunch.local.run_plan import check_no_job_dir
+    from distlaunch.tune.trial_runs import SearchPlan
+
+    job, words = launch.job, values.program_args
+    check_no_job_dir(words, "trial")
+    if values.job_dir:
+        raise UsageError("--job-dir: each trial has a job folder of its own; remove it")
+    if values.dry_run:
+        raise UsageError(
+            "--dry-run: trials are submitted one by one; run 'distlaunch submit --dry-run "
+            "--set tuning='"
+        )
+    if job.tuning is None:
+        raise _nothing_to_tune()
+    report = check_launch(console, launch, notes, values)
+    if report is None:
+        return EXIT_ERROR
+    engine = [f"--engine={values.engine}"] if values.engine else []
+    submit_options = (*engine, *_set_options(values), "--set=tuning=null")
+    folder = Path(launch.slurm_folder("tune")) / _search_name(values, job)
+    tuning = _with_counts(job.tuning, values.trials, values.parallel)
+    plan = SearchPlan(launch.folder, folder, job, tuning, submit_options, words, command="submit")
+    return _run_trials(console, values, plan, ending)
+
+
+def _search_name(values: TuneOptions, job: Job) -> str:
+    from distlaunch.files import is_file_name
+
     name = values.name or job.name
     if not is_file_name(name):
         raise UsageError(f"{name!r}: expected the name of a folder for the search, without '/'")
-    folder = project / SEARCHES / name
-    old = move_aside(project, folder) if values.is_new else None
+    return name
+
+
+def _run_trials(console: Console, values: TuneOptions, plan: SearchPlan, ending: Ending) -> int:
+    """Run the trials of a search that is planned here, and return the exit code."""
+    from distlaunch.files import display_path
+    from distlaunch.job.trial import Study
+    from distlaunch.redaction import redact_words
+    from distlaunch.tune.search import check_search
+    from distlaunch.tune.search_view import SearchView, exit_code_of
+    from distlaunch.tune.trial_runs import TrialRuns, move_aside
+
+    check_search(plan.tuning)
+    old = move_aside(plan.base, plan.folder) if values.is_new else None
     if old:
-        console.log(f"the earlier search is in {old.relative_to(project)}")
-    ending.job, ending.job_dir = folder.name, str(folder)
-    plan = SearchPlan(project, folder, job, tuning, local_options, words, is_trainer)
-    search = LocalSearch(plan)
-    train = redact_words(["distlaunch", "local", *local_options, "--", *words])
-    report = SearchView(console, Study.of_tuning(tuning), train)
-    console.log(f"trials in {folder.relative_to(project)}")
+        console.log(f"the earlier search is in {display_path(old)}")
+    ending.job, ending.job_dir = plan.folder.name, str(plan.folder)
+    search = TrialRuns(plan)
+    train = redact_words(["distlaunch", plan.command, *plan.options, "--", *plan.words])
+    report = SearchView(console, Study.of_tuning(plan.tuning), train)
+    console.log(f"trials in {display_path(plan.folder)}")
     signal = search.run(report.update, console.hurry)
     state = "STOPPED" if signal else "FAILED" if exit_code_of(search.trials) else "SUCCEEDED"
-    report.summarise(search.trials, as_json=values.as_json, job=folder.name, state=state)
+    report.summarise(search.trials, as_json=values.as_json, job=plan.folder.name, state=state)
     if signal:
         same = "the same command without --new" if values.is_new else "the same command again"
         console.log(f"interrupted: {same} resumes the search", "warning")

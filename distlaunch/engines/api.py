@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from distlaunch.engines.code_files import CodeFiles
     from distlaunch.events import Event, TaskLines
     from distlaunch.failure_reasons import FailureReport
     from distlaunch.job.launch import LaunchRequest
     from distlaunch.job.trial import Study, Trial
-    from distlaunch.job.vertex import Collection
     from distlaunch.job.vertex.view import JobRequest
 
 
@@ -111,10 +111,11 @@ class Request(NamedTuple):
     """The request that creates a job."""
 
     name: str  # of the job, for people
-    collection: Collection  # of Google's API
+    collection: str  # of Google's API; empty for other engines
     body: Mapping[str, Any]
     job_dir: str | None
     has_folder: bool = True  # it names a folder of this launch, in its arguments where nowhere else
+    code: CodeFiles | None = None  # that are copied for the job
 
 
 class Created(NamedTuple):
@@ -156,18 +157,26 @@ class Follower(Protocol):
 
 
 class Engine(Protocol):
-    """The jobs of one project and region.
+    """The jobs of one place: a project and region of Vertex AI, a folder on a Slurm cluster.
 
-    A call raises DistlaunchError if it is refused, and one of its subclasses if the engine cannot
-    be reached; what `create` raises is documented there.
+    A call raises EngineError if it is refused, or the engine cannot be reached; what `create`
+    raises is documented there.
     """
 
     project: str
-    region: str
+    region: str  # empty where there are none
 
     @property
     def endpoint(self) -> str | None:
         """The URL that replaces the engine's own."""
+
+    @property
+    def place(self) -> Mapping[str, Any]:
+        """The fields of a record by which the engine is found again."""
+
+    @property
+    def location(self) -> str:
+        """The place in words."""
 
     def in_region(self, region: str) -> Self:
         """Return the engine of another region."""
@@ -176,9 +185,8 @@ class Engine(Protocol):
     def request(launch: LaunchRequest, launch_id: str, image: str | None) -> Request:
         """Return the request that creates a launch's job, with the id of the launch."""
 
-    @staticmethod
     def request_again(
-        job: JobStatus, overrides: Sequence[str], program_args: Sequence[str]
+        self, job: JobStatus, overrides: Sequence[str], program_args: Sequence[str]
     ) -> Callable[[str], Request]:
         """Return a function that makes the request for a job like another one from a launch id."""
 
@@ -192,13 +200,12 @@ class Engine(Protocol):
 
         Raises
         ------
-        CreateRefused
-            If it is refused, and no earlier call can have created it.
-        DistlaunchError
-            If it is refused after a lost response, or not reached: the job may exist.
+        EngineError
+            If it is refused (`created_nothing`: no earlier call can have created it either) or not
+            reached: the job may exist.
         """
 
-    def find(self, launch_id: str, collection: Collection) -> JobStatus | None:
+    def find(self, launch_id: str, collection: str) -> JobStatus | None:
         """Return the oldest job of a launch, None if none is listed."""
 
     def get(self, name: str) -> JobStatus:

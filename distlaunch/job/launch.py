@@ -8,14 +8,15 @@ import re
 import secrets
 import time
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import UsageError
 from distlaunch.job import vertex
+from distlaunch.job.overrides import job_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
 
     from distlaunch.job.model import Job, Pool
 
@@ -31,7 +32,7 @@ class LaunchRequest:
 
     folder: Path  # the project's
     job: Job  # with project and region
-    job_dir: str | None = None  # the requested gs://… folder; None for a new one in the bucket
+    job_dir: str | None = None  # requested: gs://…, on Slurm a path; None for a new one
     endpoint: str | None = None  # the URL that replaces Google's
     config: Path | None = None  # the file in one of Google's formats that the job was read from
     overrides: tuple[str, ...] = ()  # the values of --set, such as a.b=c
@@ -57,8 +58,15 @@ class LaunchRequest:
     def job_dir_of(self, launch_id: str) -> str | None:
         """Return a launch's job folder, None if there is neither a folder nor a bucket."""
         job = self.job
+        if job.is_on_slurm:
+            return self.job_dir or self.slurm_folder(launch_id)
         in_bucket = f"{job.bucket}/{job.name}/{launch_id}" if job.bucket else None
         return self.requested_job_dir or in_bucket
+
+    def slurm_folder(self, launch_id: str) -> str:
+        """Return the folder of a launch on Slurm, with its code, batch script and logs."""
+        folder = Path(self.job.slurm.folder or "").expanduser()
+        return str(folder / self.job.name / launch_id)
 
     def request(self, launch_id: str, image: str | None) -> dict[str, Any]:
         """Return the body of the call that creates the job."""
@@ -70,8 +78,13 @@ class LaunchRequest:
         )
 
     def fingerprint(self, image: str | None) -> str:
-        """Return a hash of what is launched and where, the same for an identical launch."""
+        """Return a hash of what is launched and where, the same for an identical launch.
+
+        `image` is that of Vertex AI, by digest, or the digest of the code on Slurm.
+        """
         job = self.job
+        if job.is_on_slurm:
+            return fingerprint([job_data(job), self.job_dir, image])
         job_dir = self.requested_job_dir or job.bucket
         body = vertex.build_request(job, image=image, labels={}, job_dir=job_dir)
         regions = [job.region, *self.next_regions]

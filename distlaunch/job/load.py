@@ -6,12 +6,13 @@ import datetime as dt
 import os
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import Diagnostic, JobFileError
 from distlaunch.files import display_path
 from distlaunch.job import reduction_server
-from distlaunch.job.model import Job, project_name
+from distlaunch.job.model import POOL_ROLES, Job, project_name
 from distlaunch.job.overrides import Override, job_data, override
 from distlaunch.job.schema import JobSection
 from distlaunch.job.validation import validate
@@ -20,7 +21,6 @@ from distlaunch.job.yaml_document import Document, YamlProblem, job_file_error, 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from distlaunch.job.model import Cluster, Pool
 
@@ -46,6 +46,7 @@ def load_job(
     name: str | None = None,
     region: str | None = None,
     image: str | None = None,
+    engine: str | None = None,
     overrides: Sequence[str] = (),
     args: Sequence[str] = (),
     replace_retired: bool = False,
@@ -57,15 +58,16 @@ def load_job(
     section and wins over the rest of ``distlaunch.yaml``, which may then be missing. ``${NAME}`` in
     it is an environment variable, ``${IMAGE_URI}`` is `image` if given.
 
-    `name`, `region` and `overrides` (``a.b=c`` for any field of ``distlaunch.yaml``) win over any
-    file; `image` is an existing image for the pools without one; `args` are appended to the
-    program's. With `replace_retired`, a retired accelerator of `config` is replaced by the first of
-    its replacements, instead of being an error.
+    `name`, `region`, `engine` and `overrides` (``a.b=c`` for any field of ``distlaunch.yaml``) win
+    over any file; `image` is an existing image for the pools without one; `args` are appended to
+    the program's. With `replace_retired`, a retired accelerator of `config` is replaced by the
+    first of its replacements, instead of being an error.
     """
     options = [
         Override(("name",), name, "NAME"),
         Override(("region",), region, "--region"),
         Override(("image", "uri"), image, "--image"),
+        Override(("engine",), engine, "--engine"),
     ]
     given = [option for option in options if option.value is not None]
     parsed = [*map(Override.parse, overrides), *given]
@@ -249,6 +251,7 @@ def _to_job(path: Path, document: Document, full_job: Job | None = None) -> Job:
     """
     section, problems = validate(document, JobSection)
     job = Job(**dict(section)) if section else None
+    problems += _missing_machines(document)
     programs = [key for key in ("script", "script_module") if document.data.get(key) is not None]
     programs += [key for key in ("module",) if key in document.data]
     if len(programs) > 1:
@@ -264,6 +267,26 @@ def _to_job(path: Path, document: Document, full_job: Job | None = None) -> Job:
     if problems or job is None:
         raise job_file_error(path, problems)
     return job
+
+
+def _missing_machines(document: Document) -> Iterator[YamlProblem]:
+    """Yield the pools without a machine type, which Vertex AI needs."""
+    cluster = document.data.get("cluster")
+    if document.data.get("engine") == "slurm" or not isinstance(cluster, dict):
+        return
+    for role in POOL_ROLES:
+        pool = cluster.get(role.field)
+        if pool is None and role.task_type == "chief" and role.field in cluster:
+            pool = {}
+        if isinstance(pool, dict) and pool.get("machine") is None:
+            path = ("cluster", role.field, "machine")
+            yield YamlProblem(document.location(path, of_key=True), "is missing", ".".join(path))
+
+
+def job_from_data(data: dict[str, Any], overrides: Sequence[str], args: Sequence[str]) -> Job:
+    """Return the job of data that `job_data` returned, with overrides and more arguments."""
+    document = override(Document("{}"), map(Override.parse, overrides), data)
+    return _append_args(_to_job(Path(FILE_NAME), document), tuple(args))
 
 
 def _with_source_folder(job: Job, folder: Path) -> Job:

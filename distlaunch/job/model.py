@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 TaskType = Literal["chief", "worker", "ps", "evaluator"]
 Strategy = Literal["STANDARD", "SPOT", "FLEX_START"]
+EngineName = Literal["vertex", "slurm"]
 Scale = Literal["linear", "log", "reverse_log"]
 
 # An exact version, so that the same project gives the same image next year.
@@ -82,17 +83,27 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine type with the accelerators of one machine."""
+    """A machine type with the accelerators of one machine.
+
+    On Slurm and Kubernetes only `gpus` counts: the type may be empty, and None are as many GPUs as
+    the machine type has.
+    """
 
     type: str
     accelerator: str | None = None
     accelerator_count: int = 0
+    gpus: int | None = None
 
     @property
     def gpu_count(self) -> int:
         """The number of GPUs of one machine."""
         is_gpu = self.accelerator is not None and self.accelerator.startswith("NVIDIA")
         return max(0, self.accelerator_count) if is_gpu else 0
+
+    @property
+    def task_gpus(self) -> int:
+        """The number of GPUs of a task on Slurm or Kubernetes."""
+        return self.gpu_count if self.gpus is None else self.gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +227,39 @@ class Scheduling:
 
 
 @dataclass(frozen=True, slots=True)
+class Slurm:
+    """How a job runs on a Slurm cluster; None is the cluster's default.
+
+    `folder` is that of all jobs, and `python` the interpreter (None: this Python), both on a file
+    system of all nodes. `time` is the limit in seconds, `options` are more of sbatch's, and
+    `container` is what runs `Image.uri`.
+    """
+
+    folder: str | None = None
+    python: str | None = None
+    partition: str | None = None
+    account: str | None = None
+    time: int | None = None
+    options: tuple[str, ...] = ()
+    container: Literal["pyxis", "apptainer"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kubernetes:
+    """How a job runs as a JobSet; None is the cluster's default.
+
+    `queue` is Kueue's, `restarts` are of all tasks, and with `mount_bucket` the job's bucket is
+    mounted at /gcs/BUCKET, as on Vertex AI.
+    """
+
+    namespace: str | None = None
+    queue: str | None = None
+    service_account: str | None = None  # Kubernetes' own
+    restarts: int = 3
+    mount_bucket: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ReductionServer:
     """Google's all-reduce for GPU workers; None replicas for as many as the cluster needs."""
 
@@ -284,6 +328,14 @@ class Job:
     vertex: Mapping[str, Any] = field(default_factory=dict)
     script: str | None = None  # in place of `module`; relative to the project
     script_module: str | None = None  # likewise; run as ``python -m``
+    engine: EngineName = "vertex"
+    slurm: Slurm = field(default_factory=Slurm)
+    kubernetes: Kubernetes = field(default_factory=Kubernetes)
+
+    @property
+    def is_on_slurm(self) -> bool:
+        """Whether its engine is Slurm."""
+        return self.engine == "slurm"
 
     @property
     def main(self) -> tuple[str, ...]:

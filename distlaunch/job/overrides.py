@@ -115,8 +115,9 @@ def _pool_data(pool: Pool) -> dict[str, Any]:
     machine = pool.machine
     accelerator = {"type": machine.accelerator, "count": machine.accelerator_count}
     return {
-        "machine": machine.type,
+        "machine": machine.type or None,
         "accelerator": accelerator if machine.accelerator else None,
+        "gpus": machine.gpus,
         "count": pool.count,
     }
 

@@ -22,11 +22,13 @@ from distlaunch.job.model import (
     ChoiceParameter,
     Cluster,
     Image,
+    Kubernetes,
     Machine,
     Pool,
     RangeParameter,
     ReductionServer,
     Scheduling,
+    Slurm,
     Tuning,
 )
 
@@ -207,6 +209,26 @@ AcceleratorName = Annotated[
 MachineTypeName = Annotated[str, text("a machine type such as n1-standard-8", r"[a-z][a-z0-9_-]+")]
 LabelName = Annotated[str, text("at most 63 of a-z, 0-9, _ and -, a letter first", JOB_NAME)]
 LabelValue = Annotated[str, text("at most 63 of a-z, 0-9, _ and -", r"[a-z0-9_-]{0,63}")]
+SharedPath = Annotated[
+    str,
+    text("an absolute path of all nodes, such as /shared/jobs or ~/jobs", r"[/~][^\0-\x1f\x7f]*"),
+]
+SlurmName = Annotated[str, text("a name in the cluster, such as gpu", r"[A-Za-z0-9_][\w.,:@+-]*")]
+KubernetesName = Annotated[
+    str, text("at most 63 of a-z, 0-9 and -, such as team-a", r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+]
+# What sbatch takes from distlaunch, so that a job is found again and its tasks have their places.
+_SET_OPTIONS = (
+    r"(--(job-name|comment|output|error|open-mode|ntasks|gpus-per-task|partition|account|time"
+    r"|chdir|array|wrap|parsable|export)(=.*)?|-[JoenpAtDa].*)"
+)
+SbatchOption = Annotated[
+    str,
+    text(
+        "an option of sbatch that distlaunch does not set itself, such as --exclusive",
+        rf"(?!{_SET_OPTIONS}$)-[^\0-\x1f\x7f]+",
+    ),
+]
 _VARIABLE_SCHEMA = {
     "type": "string",
     "pattern": f"^(?!({_RESERVED_VARIABLE.pattern})$)({_VARIABLE})$",
@@ -236,18 +258,21 @@ class AcceleratorSection(Section):
     count: PositiveInt = 1
 
 
-def _pool(machine: str, accelerator: AcceleratorSection | None, count: int = 1) -> Pool:
-    chosen = (accelerator.type, accelerator.count) if accelerator else ()
-    return Pool(Machine(machine, *chosen), count)
+def _pool(
+    machine: str | None, accelerator: AcceleratorSection | None, gpus: int | None, count: int = 1
+) -> Pool:
+    kind, number = (accelerator.type, accelerator.count) if accelerator else (None, 0)
+    return Pool(Machine(machine or "", kind, number, gpus), count)
 
 
 class ChiefSection(Section):
-    """``cluster.chief``: one machine."""
+    """``cluster.chief``: one machine; Vertex AI needs its type, and Slurm the number of GPUs."""
 
     builds = _pool
 
-    machine: MachineTypeName
+    machine: MachineTypeName | None = None
     accelerator: AcceleratorSection | None = None
+    gpus: NonNegativeInt | None = None
 
 
 class PoolSection(ChiefSection):
@@ -261,7 +286,7 @@ class ClusterSection(Section):
 
     builds = Cluster
 
-    chief: ChiefSection
+    chief: Annotated[ChiefSection, or_default(dict)]
     workers: PoolSection | None = None
     parameter_servers: PoolSection | None = None
     evaluators: PoolSection | None = None
@@ -292,6 +317,32 @@ class ReductionServerSection(Section):
         int | None,
         _Parsed(_parse_replicas, {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]}),
     ] = None
+
+
+class SlurmSection(Section):
+    """``slurm``."""
+
+    builds = Slurm
+
+    folder: SharedPath | None = None
+    python: SharedPath | None = None
+    partition: SlurmName | None = None
+    account: SlurmName | None = None
+    time: Duration | None = None
+    options: Annotated[tuple[SbatchOption, ...] | None, or_default(tuple)] = None
+    container: Annotated[str, one_of("pyxis", "apptainer")] | None = None
+
+
+class KubernetesSection(Section):
+    """``kubernetes``."""
+
+    builds = Kubernetes
+
+    namespace: KubernetesName | None = None
+    queue: KubernetesName | None = None
+    service_account: KubernetesName | None = None
+    restarts: NonNegativeInt = 3
+    mount_bucket: bool = False
 
 
 class SchedulingSection(Section):
@@ -395,4 +446,7 @@ class JobSection(Section):
     experiment_run: NonEmptyLine | None = None
     reduction_server: ReductionServerSection | None = None
     tuning: TuningSection | None = None
+    engine: Annotated[str, one_of("vertex", "slurm")] = "vertex"
+    slurm: Annotated[SlurmSection | None, or_default(dict)] = None
+    kubernetes: Annotated[KubernetesSection | None, or_default(dict)] = None
     vertex: Annotated[dict[str, Any] | None, or_default(dict)] = None

@@ -146,9 +146,9 @@ class Clusters:
 
     def default(self) -> Target:
         """Return the machine of the job file's chief, this machine where there is none."""
-        if self._job is None:
+        machine = self._job.cluster.chief.machine if self._job else None
+        if machine is None or not machine.type:  # of a job on Slurm
             return self.target(LOCAL)
-        machine = self._job.cluster.chief.machine
         return self.target(machine.type, machine.accelerator, machine.accelerator_count)
 
     def forecast_all(

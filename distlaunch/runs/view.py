@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import timestamps
 from distlaunch.engines.api import read_summary
-from distlaunch.errors import GoogleError, JobFileError
-from distlaunch.job.model import TASK_TYPES, describe_tasks
+from distlaunch.errors import EngineError, JobFileError
+from distlaunch.job.model import POOL_ROLES, TASK_TYPES, describe_tasks
 from distlaunch.local.run_folder import RUN_RECORD, RunFolder, all_runs
 from distlaunch.runs.record import read_record
 from distlaunch.summary import Summary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from distlaunch.engines.api import Engine, JobStatus
     from distlaunch.failure_reasons import FailureReport
@@ -130,7 +130,7 @@ def view_status(job: JobStatus, engine: Engine) -> RunView:
         ended=job.ended,
         waited=job.wait_seconds(now),
         seconds=job.run_seconds(now),
-        tasks=" + ".join(f"{each['pool']} {each['count']} x {each['machine']}" for each in pools),
+        tasks=_tasks(job.request.pools),
         trials=dict(Counter(trial.state for trial in job.trials)),
         job_dir=job.job_dir,
         console=job.console,
@@ -153,7 +153,7 @@ def view_job(job: JobStatus, engine: Engine, commit: str | None) -> RunView:
     `commit` is that of the project when the job was submitted, where it is known.
     """
     content = None
-    with suppress(GoogleError):
+    with suppress(EngineError):
         content = read_summary(engine, job)
     return replace(
         view_status(job, engine),
@@ -182,6 +182,15 @@ def with_disk_use(view: RunView) -> RunView:
         with suppress(OSError):
             total += 0 if path.is_symlink() or path.is_dir() else path.stat().st_size
     return replace(view, bytes=total)
+
+
+def _tasks(pools: Sequence[PoolRequest]) -> str:
+    """Return the tasks of pools in words, with their machines where there are such."""
+    if any(pool.is_on_slurm for pool in pools):
+        counts = {pool.role: pool.replicas for pool in pools}
+        return describe_tasks([counts.get(role.field, 0) for role in POOL_ROLES])
+    names = ((pool.role.replace("_", " "), pool) for pool in pools)
+    return " + ".join(f"{name} {pool.replicas} x {pool.machine}" for name, pool in names)
 
 
 def _pool(pool: PoolRequest) -> dict[str, Any]:

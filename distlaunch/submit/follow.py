@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.engines.api import JobState, LogSelection, read_summary
-from distlaunch.errors import EXIT_INTERRUPTED, EXIT_JOB_FAILED, GoogleError
+from distlaunch.errors import EXIT_INTERRUPTED, EXIT_JOB_FAILED, EngineError
 from distlaunch.events import JobFailed, Notice
 from distlaunch.submit.launcher import job_goes_on
 
@@ -123,7 +123,7 @@ def _show_end(engine: Engine, job: JobStatus, view: ProgressView) -> int:
 def _read_summary(engine: Engine, job: JobStatus, view: ProgressView) -> dict[str, Any] | None:
     try:
         return read_summary(engine, job)
-    except GoogleError as error:  # the job has succeeded all the same
+    except EngineError as error:  # the job has succeeded all the same
         view.handle(Notice(f"its summary cannot be read: {error}", "warning"))
         return None
 

@@ -1,4 +1,4 @@
-"""The story of a submit: a checked job and its image → a record → a job at Google → its end.
+"""The story of a submit: a checked job and its image or code → a record → a job → its end.
 
 At most one job of a launch is alive. Its record is written before the call that creates the job,
 with an id that the job carries as a label; a launch that was interrupted is found by it and
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch import __version__, timestamps
 from distlaunch.engines.api import JobState
-from distlaunch.errors import CreateRefused, DistlaunchError, EmulatorStopped, GoogleError
+from distlaunch.errors import DistlaunchError, EmulatorStopped, EngineError, GoogleError
 from distlaunch.events import Notice
 from distlaunch.job import vertex
 from distlaunch.job.launch import fingerprint, new_launch_id
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.engines.api import Engine, JobStatus, Request
+    from distlaunch.engines.code_files import CodeFiles
     from distlaunch.events import Event, Level, ShowMessage
     from distlaunch.image import ImagePlan
     from distlaunch.job.launch import LaunchRequest
@@ -46,7 +47,16 @@ class SubmitPlan:
 
     launch: LaunchRequest
     launch_id: str  # unless an interrupted launch is resumed
-    image: ImagePlan | None  # None if every pool names its own
+    image: ImagePlan | None  # None if every pool names its own, and for other engines
+    code: CodeFiles | None = None  # of an engine without images
+
+    @property
+    def files(self) -> list[tuple[str, int]]:
+        """The paths and sizes of the project's files that are sent."""
+        if self.code:
+            return self.code.sizes
+        context = self.image.context if self.image else None
+        return [(file.path, file.size) for file in context.files] if context else []
 
     @property
     def image_uri(self) -> str | None:
@@ -61,6 +71,11 @@ def plan_submit(launch: LaunchRequest, image: ImagePlan | None = None) -> Submit
     from distlaunch.checks.required_fields import raise_if_incomplete
 
     raise_if_incomplete(launch)  # also where --no-check leaves the checks out
+    if launch.job.is_on_slurm:
+        from distlaunch.image.code import read_code
+
+        code = read_code(launch.job, launch.folder)
+        return SubmitPlan(launch, new_launch_id(launch.job.name), None, code)
     if image is None and vertex.needs_image(launch.job):
         from distlaunch.image import plan_image
 
@@ -105,16 +120,16 @@ class Launcher:
         self, plan: SubmitPlan, progress: Callable[[str], None], *, is_new: bool = False
     ) -> Launched:
         """Build and push the image and submit the job, or resume an identical launch."""
-        launch, image = plan.launch, None
+        launch, code, image = plan.launch, plan.code, None
         if plan.image:
             from distlaunch.image import execute_plan
 
             image = execute_plan(plan.image, self._on_event, progress=progress)
         return self._launch(
-            lambda launch_id: self.engine.request(launch, launch_id, image),
+            lambda launch_id: self.engine.request(launch, launch_id, image)._replace(code=code),
             launch_id=plan.launch_id,
             name=launch.job.name,
-            content=launch.fingerprint(image),
+            content=launch.fingerprint(code.digest if code else image),
             image=image or launch.job.image.uri,
             is_new=is_new,
             regions=(self.engine.region, *launch.next_regions),
@@ -130,8 +145,9 @@ class Launcher:
     ) -> Launched:
         """Submit a job again, with a new job folder, overrides and more arguments."""
         request = self.engine.request_again(job, overrides, program_args)
-        name, _, _, _, has_folder = request("ID")
-        if not has_folder:
+        first = request("ID")
+        name = first.name
+        if not first.has_folder:
             self._show(
                 "this job names no output directory; if its program writes to a fixed path, the "
                 "new job writes there too",
@@ -158,7 +174,7 @@ class Launcher:
         self._show(f"the job has not started in {record.region}: cancelling it")
         try:
             self.engine.cancel(name)
-        except GoogleError as error:
+        except EngineError as error:
             # Where it is still waiting, the user may cancel it later, and then it must not move.
             if self._is_waiting(name):
                 with self._records.lock():
@@ -255,12 +271,10 @@ class Launcher:
             record = Record(
                 **values,
                 launch_id=launch_id,
-                project=first.project,
-                region=first.region,
+                **first.place,
                 collection=request.collection,
                 request=redact(request.body),
                 job_dir=request.job_dir,
-                endpoint=first.endpoint,
                 commit=commit_of(self._folder),
                 versions={"distlaunch": __version__, "python": platform.python_version()},
                 time=timestamps.format(time.time()),
@@ -321,8 +335,9 @@ class Launcher:
                 "warning",
             )
             raise
-        except CreateRefused:
-            self.close(record)
+        except EngineError as error:
+            if error.created_nothing:
+                self.close(record)
             raise
         if not created.is_new:
             self._show(f"job {record.launch_id} already exists; not creating another")
@@ -358,7 +373,7 @@ def job_goes_on(record: Record) -> Iterator[None]:
         yield
     except EmulatorStopped:
         raise
-    except GoogleError as error:
+    except EngineError as error:
         raise error.with_text(
             f"{error}; the job may still be running: run the same command again to follow it, or "
             f"'distlaunch cancel {record.launch_id}'"

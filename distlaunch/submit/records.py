@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.events import ShowMessage
-    from distlaunch.job.vertex import Collection
 
-_TYPES = {"str": str, "bool": bool, "Mapping": dict, "Collection": str}  # by the words of a hint
+_TYPES = {"str": str, "bool": bool, "Mapping": dict}  # by the words of a hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +34,15 @@ class Record:
     name: str
     project: str
     region: str
-    collection: Collection
+    collection: str  # of Google's API; empty for other engines
     content: str  # a hash of what was launched and where
     request: Mapping[str, Any]  # without the values of variables
     image: str | None = None  # by digest; None if every pool names its own
     job_dir: str | None = None
+    engine: str = "vertex"
+    folder: str | None = None  # slurm.folder
     endpoint: str | None = None  # the URL that replaces Google's
-    resource: str | None = None  # the job's resource name, once it is known
+    resource: str | None = None  # the engine's name of the job, once it is known
     is_open: bool = True  # the job may be alive, and the user has not left it
     is_moving: bool = False  # distlaunch cancels the job to move it to another region
     is_cancelled: bool = False  # the user has cancelled the job, so that it is not moved

@@ -23,6 +23,16 @@ ELSEWHERE = {
     "requirements-missing",
     "run-failed",
     "run-skipped",
+    # On Slurm; see tests/engines/slurm.
+    "job-dir-in-use",
+    "no-slurm-folder",
+    "slurm-folder",
+    "slurm-gpus",
+    "slurm-limit",
+    "slurm-partition",
+    "slurm-python",
+    "slurm-refused",
+    "slurm-unreachable",
 }
 
 

@@ -156,7 +156,7 @@ def test_a_job_that_does_not_exist_is_an_error_with_a_similar_name(run, cloud, t
 def test_a_launch_that_was_interrupted_before_google_had_its_job(run, cloud, tmp_path):
     cloud.record(tmp_path, "digits-7", None)
     done = run("status")
-    problem = "digits-7: the launch was interrupted before Google had its job; run"
+    problem = "digits-7: the launch was interrupted before its job was created; run"
     assert (done.code, f"error: {problem} 'distlaunch submit' to fin" in done.err) == (1, True)
 
 
@@ -347,5 +347,5 @@ def test_an_unknown_job_is_named_also_without_credentials(run, tmp_path):
     (tmp_path / "distlaunch.yaml").write_text("project: demo-project\nregion: us-central1\n")
     done = run("status", "digist", cwd=tmp_path)
     assert done.code == 1
-    unknown = "no job 'digist' was submitted from this directory, and Google was not searched: "
+    unknown = "no job 'digist' was submitted from this directory, and no other was searched: "
     assert unknown in done.err

@@ -17,7 +17,7 @@ from distlaunch import scaffold
 from distlaunch.errors import DistlaunchError
 from distlaunch.files import may_be_locked
 from distlaunch.job.load import load_job
-from distlaunch.tune.local_search import LocalSearch, SearchPlan
+from distlaunch.tune.trial_runs import SearchPlan, TrialRuns
 
 from ..json_schemas import load_checked  # noqa: TID252 - tests are no package
 from .cloud import Cloud
@@ -165,7 +165,7 @@ def test_the_trainer_s_search_ends_at_the_first_epoch_without_the_metric(project
     plan = SearchPlan(project, project / "a", job, job.tuning, (), PROGRAM[1:], is_trainer=True)
     before = time.monotonic()
     with pytest.raises(DistlaunchError, match="no metric 'loss': it reported accuracy; correct"):
-        LocalSearch(plan).run(lambda _: None, lambda: None)
+        TrialRuns(plan).run(lambda _: None, lambda: None)
     assert time.monotonic() - before < 30
     assert len(started(project)) == 1
 

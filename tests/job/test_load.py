@@ -120,9 +120,9 @@ def test_problems_of_overrides_are_reported_with_those_of_the_file(project):
         "--set cluster.chief: cluster.chief.accelerator.type: is missing",
         "--set cluster.chief: cluster.chief.accelerator.typ: unknown key; did you mean 'type'?",
         "--set cluster.workers.cuont: unknown key; did you mean 'count'?",
-        "--set cluster.evaluators.count: cluster.evaluators.machine: is missing",
         "--set env.LEVEL: expected text, got nothing",
         "--set lables.team: lables: unknown key; did you mean 'labels'?",
+        "--set cluster.evaluators.count: cluster.evaluators.machine: is missing",
         "--set vertex.jobSpec.enableWebAcess: unknown field; did you mean 'enableWebAccess'?",
         "distlaunch.yaml:2:9: region: expected a region such as us-central1, got 'us'",
     ]

@@ -142,11 +142,12 @@ def check_data(
     request: JobRequest,
     trainer: Trainer | None,
     included: Collection[str],
-    runtime: ImageRuntime,
+    runtime: ImageRuntime | None,
 ) -> tuple[DataPlan | None, list[Problem]]:
     """Return what is known of a job's data, and their problems.
 
-    `included` are the project's files in the image, as POSIX paths relative to its folder.
+    `included` are the project's files in the image, as POSIX paths relative to its folder. A
+    `runtime` of None is a machine that shares the file system of this one, with a copy of them.
     """
     path = trainer.folder / "data.py" if trainer else None
     if trainer is None or path is None or not path.is_file():
@@ -224,17 +225,20 @@ class DataLocation:
     source: str
     text: str
     included: frozenset[str]
-    runtime: ImageRuntime
+    runtime: ImageRuntime | None  # None for machines that share this one's file system
 
     def files(self, dataset: Dataset) -> tuple[DataFile, ...]:
         """Return the files that the container has; all of them where that is not known."""
-        if self.runtime.own or not dataset.is_local:
+        is_outside = self.runtime is None and dataset.pattern.startswith("/")
+        if is_outside or self._is_unknown or not dataset.is_local:
             return dataset.files
         return tuple(filter(self._is_included, dataset.files)) or dataset.files
 
     def problem(self, dataset: Dataset) -> Problem | None:
         """Return why the container has no file of a dataset."""
-        if not dataset.is_local or self.runtime.own:
+        if not dataset.is_local or self._is_unknown:
+            return None
+        if self.runtime is None and dataset.pattern.startswith("/"):
             return None
         folder = posixpath.dirname(_WILDCARD.split(dataset.pattern, maxsplit=1)[0])
         is_absolute = dataset.pattern.startswith("/")
@@ -244,6 +248,11 @@ class DataLocation:
         if any(map(self._is_included, dataset.files)):
             return None
         return self._not_in_image(dataset)
+
+    @property
+    def _is_unknown(self) -> bool:
+        """Whether the files in the image are not known."""
+        return self.runtime is not None and self.runtime.own is not None
 
     def _paths_in_project(self, file: DataFile) -> list[str]:
         """Return a file's paths in the project: as read, and with symlinks resolved."""
@@ -258,8 +267,9 @@ class DataLocation:
         return not self.included.isdisjoint(self._paths_in_project(file))
 
     def _on_this_machine(self, pattern: str, folder: str, *, is_written: bool) -> Problem:
-        base = self.runtime.base
-        is_known_base = self.runtime.is_plain or tensorflow_tag(base) is not None
+        base = self.runtime.base if self.runtime else None
+        is_plain = self.runtime is not None and self.runtime.is_plain
+        is_known_base = is_plain or tensorflow_tag(base) is not None
         report = error if is_written and (is_known_base or folder.startswith(_HOMES)) else warning
         target = f"{self.launch.job.bucket or 'gs://BUCKET'}/{self.launch.job.name}/data"
         quoted = f'"{pattern}"' if " " in pattern else pattern
@@ -271,7 +281,7 @@ class DataLocation:
     def _not_in_image(self, dataset: Dataset) -> Problem:
         paths = [self._paths_in_project(file)[-1] for file in dataset.files]
         folder = posixpath.commonpath([posixpath.dirname(path) for path in paths]) or paths[0]
-        if self.runtime.own_ignore:
+        if self.runtime and self.runtime.own_ignore:
             remedy = f"add a line !{folder} at the end of .dockerignore"
         else:
             include = ", ".join([*self.launch.job.image.include, folder])

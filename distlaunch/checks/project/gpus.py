@@ -88,7 +88,7 @@ def unequal(request: JobRequest, *, is_bundled: bool) -> Iterator[Problem]:
                 f"{pool.accelerator_count} on each worker, {chief.accelerator_count} on the chief"
             )
             what = f"{counts}: MultiWorkerMirroredStrategy needs the same number on each"
-            where = f"{pool.section}.accelerator.count"
+            where = f"{pool.section}.{'gpus' if pool.is_on_slurm else 'accelerator.count'}"
             yield make("accelerators-unequal", where, what, remedy)
 
 

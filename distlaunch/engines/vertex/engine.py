@@ -48,6 +48,16 @@ class VertexEngine:
         """The URL that replaces Google's."""
         return self.session.endpoint
 
+    @property
+    def place(self) -> dict[str, Any]:
+        """The fields of a record."""
+        return {"project": self.project, "region": self.region, "endpoint": self.endpoint}
+
+    @property
+    def location(self) -> str:
+        """The project and the region in words."""
+        return f"project {self.project}, region {self.region}"
+
     def in_region(self, region: str) -> VertexEngine:
         """Return the engine of another region."""
         return VertexEngine(self.session, self.project, region)
@@ -60,9 +70,8 @@ class VertexEngine:
             launch.job.name, vertex.collection(launch.job), body, _output_directory(body)
         )
 
-    @staticmethod
     def request_again(
-        job: JobStatus, overrides: Sequence[str], program_args: Sequence[str]
+        self, job: JobStatus, overrides: Sequence[str], program_args: Sequence[str]
     ) -> Callable[[str], Request]:
         """Return a function that makes the request for a job like another one from a launch id."""
         inputs = _input_fields(job.resource)
@@ -81,10 +90,11 @@ class VertexEngine:
 
     def create(self, request: Request, *, may_exist: bool) -> Created:
         """Create a job once; see `Jobs.create`."""
-        created = self._jobs.create(request.collection, request.body, may_exist=may_exist)
+        collection = cast("Collection", request.collection)
+        created = self._jobs.create(collection, request.body, may_exist=may_exist)
         return Created(self._status(created.job), created.is_new, created.duplicates)
 
-    def find(self, launch_id: str, collection: Collection) -> JobStatus | None:
+    def find(self, launch_id: str, collection: str) -> JobStatus | None:
         """Return the oldest job of a launch, None if Google lists none."""
         job = self._jobs.find(collection, launch_id)
         return self._status(job) if job else None

@@ -1,4 +1,4 @@
-"""A view of the request to Google, so that jobs of every format are checked alike."""
+"""A view of the request that launches a job, so that jobs of every format are checked alike."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from distlaunch.job.launch import LaunchRequest
-    from distlaunch.job.model import Strategy
+    from distlaunch.job.model import Job, Pool, Strategy
+
+SLURM_TASK = "task"
+"""The machine of a pool on Slurm."""
 
 _ROLES = tuple(role.field for role in POOL_ROLES)
 
@@ -51,6 +54,11 @@ class PoolRequest:
     def is_training(self) -> bool:
         """Whether its tasks train together."""
         return self.role in ("chief", "workers")
+
+    @property
+    def is_on_slurm(self) -> bool:
+        """Whether it is a pool of tasks, of no machine type."""
+        return self.machine == SLURM_TASK
 
     @property
     def has_tpu(self) -> bool:
@@ -104,8 +112,27 @@ class JobRequest:
 def job_request(launch: LaunchRequest) -> JobRequest:
     """Return a view of the request that launches a job."""
     job = launch.job
+    if job.is_on_slurm:
+        return slurm_request(job)
     body = {"displayName": job.name} | launch.request("check", image=None)
     return view_request(body, vertex.collection(job), job.project or "", job.region or "")
+
+
+def slurm_request(job: Job) -> JobRequest:
+    """Return a view of a job on Slurm: tasks with GPUs, in no project or region."""
+    pools = zip(POOL_ROLES, job.cluster.pools, strict=True)
+    return JobRequest(
+        name=job.name,
+        project="",
+        region="",
+        pools=tuple(_slurm_pool(role.field, pool) for role, pool in pools if pool and pool.count),
+        timeout=job.slurm.time or job.scheduling.timeout or 0,
+    )
+
+
+def _slurm_pool(role: str, pool: Pool) -> PoolRequest:
+    gpus = pool.machine.task_gpus
+    return PoolRequest(role, pool.count, SLURM_TASK, "GPU" if gpus else None, gpus)
 
 
 def view_request(

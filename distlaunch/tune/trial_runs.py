@@ -1,4 +1,4 @@
-"""A search on this machine: each trial is a `distlaunch local` in a folder of the search.
+"""A search whose trials are started here: each is a `distlaunch local`, or on Slurm a `submit`.
 
 The folder has ``search.json``, which identifies the search, and a folder ``trial-N`` for each
 trial: its ``trial.json``, the metric file, the output, and what a job folder has. The same command
@@ -17,7 +17,7 @@ import subprocess
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from distlaunch import files
 from distlaunch.errors import DistlaunchError, os_reason
@@ -45,15 +45,21 @@ _ERROR = "error: "  # in the line with the reason of a failure
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """A search to run on this machine."""
+    """A search whose trials run on this machine, or as jobs on Slurm."""
 
     project: Path
     folder: Path
     job: Job
     tuning: Tuning
-    options: tuple[str, ...]  # of `distlaunch local`, such as --workers=2
+    options: tuple[str, ...]  # of `distlaunch local` or `submit`, such as --workers=2
     words: tuple[str, ...]  # after --
     is_trainer: bool = False  # which reports all its metrics at the end of each epoch
+    command: Literal["local", "submit"] = "local"
+
+    @property
+    def base(self) -> Path:
+        """The folder below which no part of the search's folder may be a symlink."""
+        return self.project if self.command == "local" else self.folder.parents[1]
 
 
 @dataclass(slots=True)
@@ -68,7 +74,7 @@ class _Run:
     before: float = 0.0  # seconds that it ran before it was interrupted
 
 
-class LocalSearch:
+class TrialRuns:
     """Runs the trials of a plan, `tuning.parallel_trials` at once, and resumes earlier ones."""
 
     def __init__(self, plan: SearchPlan) -> None:
@@ -77,9 +83,10 @@ class LocalSearch:
         self._tuning = plan.tuning
         self._runs: dict[int, _Run] = {}
         self._free = list(range(min(plan.tuning.parallel_trials, plan.tuning.trials)))
-        machine = this_machine(plan.job.env)
-        self._cores = split_evenly(machine.cores, len(self._free))
-        self._gpus = split_evenly(machine.gpus, len(self._free)) if machine.gpus else None
+        machine = this_machine(plan.job.env) if plan.command == "local" else None
+        self._cores = split_evenly(machine.cores, len(self._free)) if machine else None
+        has_gpus = machine is not None and machine.gpus
+        self._gpus = split_evenly(machine.gpus, len(self._free)) if machine and has_gpus else None
         self._signals: list[int] = []
 
     @property
@@ -97,7 +104,7 @@ class LocalSearch:
         folder is of another search, is in use, or cannot be written.
         """
         with _errors_of(self._folder):
-            files.make_folder(self._folder, below=self._plan.project)
+            files.make_folder(self._folder, below=self._plan.base)
             with files.lock(self._folder / _LOCK, wait=False):
                 self._open()
                 with StopSignals(on_interrupt) as signals:
@@ -145,18 +152,20 @@ class LocalSearch:
 
     def _start(self, run: _Run) -> None:
         project = self._plan.project
-        folder = files.make_folder(self._trial_folder(run), below=project)
+        folder = files.make_folder(self._trial_folder(run), below=self._plan.base)
         run.slot, run.started = self._free.pop(0), time.monotonic()
         run.before = run.trial.seconds or 0.0
         run.trial = replace(run.trial, state=ACTIVE, seconds=run.before)
         self._save(run)
-        argv = ["--quiet", "local", f"--job-dir={folder}", *self._plan.options]
+        command = self._plan.command
+        more = ("--no-check", "--cancel-on-interrupt") if command == "submit" else ()
+        argv = ["--quiet", command, f"--job-dir={folder}", *more, *self._plan.options]
         argv += ["--", *self._plan.words, *run.trial.options]
         with (
             files.open_output(folder / OUTPUT, "ab") as out,
             files.open_output(folder / ERRORS, "wb") as err,
             on_stdin(argv) as stdin,
-            _pinned(self._cores[run.slot]),
+            _pinned(self._cores[run.slot] if self._cores else ()),
         ):
             run.process = subprocess.Popen(
                 distlaunch_command(),
@@ -172,7 +181,7 @@ class LocalSearch:
         variables = {
             "CLOUD_ML_HP_METRIC_FILE": str(self._trial_folder(run) / METRICS),
             "CLOUD_ML_TRIAL_ID": str(run.trial.id),
-            "DISTLAUNCH_LOCAL_TRIAL": "1",
+            **({"DISTLAUNCH_LOCAL_TRIAL": "1"} if self._plan.command == "local" else {}),
         }
         if self._gpus is not None:
             variables["CUDA_VISIBLE_DEVICES"] = ",".join(self._gpus[run.slot]) or NO_GPU
@@ -259,13 +268,13 @@ class LocalSearch:
             self._runs[run.trial.id] = run
 
 
-def move_aside(project: Path, folder: Path) -> Path | None:
-    """Rename the folder of a project's search and return its new path; None if there is none.
+def move_aside(base: Path, folder: Path) -> Path | None:
+    """Rename the folder of a search below another and return its new path; None if there is none.
 
     DistlaunchError is raised if the search runs, or its folder is behind a symlink.
     """
     with _errors_of(folder):
-        files.refuse_symlinks(folder, below=project)
+        files.refuse_symlinks(folder, below=base)
         if not folder.exists():
             return None
         number = 1

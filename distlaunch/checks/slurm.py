@@ -1,0 +1,295 @@
+"""The checks of a job on Slurm: its code, the Python there, the folder, and what Slurm says of it.
+
+Slurm itself judges the job (``sbatch --test-only``): partition, account, limits, nodes and GPUs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from packaging.specifiers import SpecifierSet
+
+from distlaunch.checks import data, required_fields, source_location, trainer
+from distlaunch.checks.problem import error, warning
+from distlaunch.checks.project import gpus, imports
+from distlaunch.checks.project.image_runtime import ImageRuntime
+from distlaunch.checks.project.requirements import ImageRequirements
+from distlaunch.checks.report import Report
+from distlaunch.engines.slurm import commands
+from distlaunch.engines.slurm.batch import batch_script, build_request, python_of
+from distlaunch.engines.slurm.engine import SlurmEngine
+from distlaunch.errors import ImageError, SlurmError, SlurmUnreachable, did_you_mean
+from distlaunch.image.code import read_code
+from distlaunch.job.launch import new_launch_id
+from distlaunch.job.vertex.view import job_request
+from distlaunch.resources import INSTALL_TENSORFLOW, TRAINER
+from distlaunch.text import duration, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from distlaunch.checks.problem import Problem
+    from distlaunch.checks.trainer import Trainer
+    from distlaunch.engines.code_files import CodeFiles
+    from distlaunch.job.launch import LaunchRequest
+    from distlaunch.job.model import Job
+
+_NEEDED = {"tensorflow": ">=2.21,<2.22", "keras": ">=3.12,<3.16"}  # see docs/dependencies.md
+_BUILDS = ("tensorflow", "tensorflow-cpu")
+_OLDEST_PYTHON = (3, 10)
+_PROBE_TIMEOUT = 60  # seconds
+_PROBE = """\
+import importlib.metadata as m, json, sys
+names = m.packages_distributions() if sys.version_info >= (3, 10) else {}
+named = [(d.metadata["Name"], d.version) for d in m.distributions() if d.metadata["Name"]]
+versions = {name.lower().replace("_", "-"): version for name, version in named}
+print(json.dumps({"python": sys.version_info[:2], "modules": [*names], "versions": versions}))
+"""
+_OF_ONE_MACHINE = {"btrfs", "ext3", "ext4", "overlay", "tmpfs", "xfs"}  # types of file systems
+_CLOUD_SETTINGS = (
+    *("project", "region", "bucket", "service_account", "network", "tensorboard", "experiment"),
+    *("experiment_run", "reduction_server", "vertex"),
+)
+
+
+@dataclass(frozen=True)
+class InstalledThere(ImageRequirements):
+    """What is installed in the Python of a job on Slurm."""
+
+    path: str = ""
+    modules: frozenset[str] = field(default_factory=frozenset)  # those at the top
+
+    def describe_missing(self, module: str, distribution: str) -> tuple[str, str]:
+        return (
+            f"{module} is not installed in {self.path}",
+            f"run '{self.path} -m pip install {distribution}'",
+        )
+
+    def provide(self, modules: Sequence[str]) -> bool:
+        return modules[0].partition(".")[0] in self.modules
+
+
+def run_checks(launch: LaunchRequest, *, offline: bool = False, run: bool = False) -> Report:
+    """Check a job on Slurm; nothing is copied or submitted."""
+    request, problems = job_request(launch), list(required_fields.problems(launch))
+    is_complete = not problems
+    bundled = trainer.find_trainer(launch)
+    if run:
+        problems += trainer.run_one_step(launch, bundled)
+    code, plan = None, None
+    try:
+        code = read_code(launch.job, launch.folder)
+    except ImageError as refusal:
+        problems += [
+            error("image-refused", each.where, each.what, each.remedy or "leave it out")
+            for each in refusal.problems
+        ]
+    problems += gpus.unequal(request, is_bundled=bundled is not None)
+    installed = _probe(launch.job)
+    problems += _python_problems(launch.job, installed, is_trainer=_needs_trainer(launch, bundled))
+    if code:
+        problems += _code_problems(launch, code, bundled, installed)
+        paths = [path for path, _ in code.sizes]
+        plan, data_problems = data.check_data(launch, request, bundled, paths, None)
+        problems += data_problems
+    if is_complete:
+        problems += _folder_problems(Path(launch.slurm_folder("ID")))
+        problems += [] if offline else _job_dir_problems(launch)
+    answer = ""
+    if not offline and is_complete:
+        answer, refusals = _ask_slurm(launch)
+        problems += refusals
+    located = source_location.locate(problems, launch)
+    return Report(
+        request=request,
+        cluster=launch.job.cluster.describe(),
+        problems=tuple(sorted(located, key=lambda problem: problem.severity != "error")),
+        data=plan,
+        changed_task=bundled.changed_task if bundled else "",
+        engine="slurm",
+        location=f"on Slurm, in {launch.job.slurm.folder or 'no folder'}",
+        notes=tuple(_notes(launch.job, code, answer)),
+    )
+
+
+def _notes(job: Job, code: CodeFiles | None, answer: str) -> Iterator[tuple[str, str]]:
+    if code:
+        own = [path for path, _ in code.sizes if not path.startswith(f"{TRAINER}/")]
+        yield "code", f"{plural(len(own), 'file')} and the trainer package, to be copied"
+    if answer:
+        yield "slurm", answer
+    left_out = [name for name in _CLOUD_SETTINGS if getattr(job, name)]
+    left_out += ["machine"] if any(pool and pool.machine.type for pool in job.cluster.pools) else []
+    left_out += ["image.repository"] if job.image.repository else []
+    left_out += ["scheduling.strategy"] if job.scheduling.strategy != "STANDARD" else []
+    if left_out:
+        yield "left out", f"{', '.join(left_out)}: of Vertex AI"
+
+
+def _needs_trainer(launch: LaunchRequest, bundled: Trainer | None) -> bool:
+    return bundled is not None or launch.job.is_script
+
+
+def _probe(job: Job) -> dict[str, Any] | None:
+    """Return what is installed in the job's Python, None where that is not known here."""
+    if job.slurm.container:
+        return None
+    with suppress(OSError, ValueError, subprocess.SubprocessError):
+        words = [python_of(job), "-I", "-c", _PROBE]
+        done = subprocess.run(
+            words, capture_output=True, check=True, timeout=_PROBE_TIMEOUT, cwd="/"
+        )
+        probed: dict[str, Any] = json.loads(done.stdout)
+        return probed
+    return None
+
+
+def _python_problems(
+    job: Job, installed: Mapping[str, Any] | None, *, is_trainer: bool
+) -> Iterator[Problem]:
+    """Yield what is wrong with the Python that the tasks run."""
+    if job.slurm.container:
+        return
+    path, where = python_of(job), "slurm.python"
+    if installed is None:
+        remedy = "name the Python of an environment that all nodes share"
+        what = f"{path}: cannot be run here" if Path(path).exists() else f"{path}: no such file"
+        yield error("slurm-python", where, what, remedy)
+        return
+    python = tuple(installed["python"])
+    if python < _OLDEST_PYTHON:
+        what = f"{path} is Python {python[0]}.{python[1]}; the trainer needs 3.10 or later"
+        yield error("slurm-python", where, what, "make an environment with a later Python")
+    versions = installed["versions"]
+    for name, needed in _NEEDED.items() if is_trainer else ():
+        builds = _BUILDS if name == "tensorflow" else (name,)
+        version = next((versions[each] for each in builds if each in versions), None)
+        install = INSTALL_TENSORFLOW.replace("pip", f"{path} -m pip", 1)
+        if version is None:
+            what = f"{name} is not installed in {path}"
+            yield error("slurm-python", where, what, f"run {install}")
+        elif version not in SpecifierSet(needed, prereleases=True):
+            what = f"{path} has {name} {version}; the trainer needs {name}{needed}"
+            yield error("slurm-python", where, what, f"run {install}")
+
+
+def _code_problems(
+    launch: LaunchRequest,
+    code: CodeFiles,
+    bundled: Trainer | None,
+    installed: Mapping[str, Any] | None,
+) -> Iterator[Problem]:
+    """Yield the problems of the project's code where it will run."""
+    job, folder = launch.job, launch.folder
+    version = tuple(installed["python"]) if installed else None
+    runtime = ImageRuntime(None, version, is_plain=True)
+    there = InstalledThere(
+        runtime,
+        path=python_of(job),
+        modules=frozenset(installed["modules"] if installed else ()),
+    )
+    files = frozenset(path for path, _ in code.sizes if (folder / path).is_file())
+    starts = imports.started_modules(job, folder, bundled)
+    path = job.env.get("PYTHONPATH", "")
+    project = imports.ProjectCode(folder, files, starts, there, runtime, path)
+    yield from imports.syntax_problems(project)
+    if installed and "PYTHONPATH" not in os.environ and not any(each in path for each in "/$"):
+        yield from imports.start_problems(project, job)
+    if bundled:
+        yield from trainer.code_problems(bundled, job, folder)
+        yield from trainer.role_problems(bundled, job_request(launch))
+
+
+def _folder_problems(folder: Path) -> Iterator[Problem]:
+    """Yield why a launch cannot write its folder, or other nodes may not see it."""
+    above = next(path for path in folder.parents if path.is_dir())
+    where = "slurm.folder"
+    if not os.access(above, os.W_OK | os.X_OK):
+        remedy = "name a folder of yours that all nodes share"
+        yield error("slurm-folder", where, f"{above}: cannot be written by you", remedy)
+        return
+    kind = _file_system(above)
+    with suppress(SlurmError):
+        hosts = set(commands.run("sinfo", "--noheader", "--format=%n").split())
+        others = hosts - {socket.gethostname(), socket.gethostname().partition(".")[0]}
+        if kind in _OF_ONE_MACHINE and others:
+            what = f"{above} is on {kind} of this machine, which other nodes may not see"
+            remedy = "name a folder on a file system that all nodes share"
+            yield warning("slurm-folder", where, what, remedy)
+
+
+def _job_dir_problems(launch: LaunchRequest) -> Iterator[Problem]:
+    """Yield a problem if another job still writes into the requested job folder."""
+    if launch.job_dir is None or not Path(launch.job_dir, "launch.json").is_file():
+        return
+    engine = SlurmEngine(Path(launch.job.slurm.folder or ""), launch.folder)
+    with suppress(SlurmError):
+        job = engine.get(launch.job_dir)
+        if not job.has_ended:
+            what = f"the job {job.id} is {job.state} and writes there"
+            remedy = f"wait for it, or run 'distlaunch cancel {job.id}'"
+            yield error("job-dir-in-use", "--job-dir", what, remedy)
+
+
+def _file_system(folder: Path) -> str:
+    """Return the type of the file system of a folder, empty if unknown."""
+    best, kind = "", ""
+    with suppress(OSError):
+        for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines():
+            _, point, fs, *_ = line.split()
+            if folder.is_relative_to(point) and len(point) >= len(best):
+                best, kind = point, fs
+    return kind
+
+
+def _ask_slurm(launch: LaunchRequest) -> tuple[str, list[Problem]]:
+    """Return what Slurm would do with the job, or why it would refuse it or never start it."""
+    try:
+        if problem := _partition_problem(launch.job, commands.read_partitions()):
+            return "", [problem]
+        body = build_request(launch, new_launch_id(launch.job.name))
+        return commands.judge_batch(batch_script(body, launch.folder)), []
+    except SlurmUnreachable as problem:
+        remedy = "'sinfo' shows whether the cluster is up"
+        return "", [warning("slurm-unreachable", "slurm", str(problem), remedy)]
+    except SlurmError as refusal:
+        remedy = refusal.remedy or "correct slurm: and cluster:; 'sinfo --long' lists what there is"
+        return "", [error("slurm-refused", "slurm", refusal.what, remedy)]
+
+
+def _partition_problem(job: Job, partitions: Sequence[commands.Partition]) -> Problem | None:
+    """Return why a job would wait without end, None for partitions that can run it.
+
+    Slurm accepts such jobs, unless it is configured otherwise (EnforcePartLimits).
+    """
+    names = job.slurm.partition.split(",") if job.slurm.partition else []
+    known = sorted({each.name for each in partitions})
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known).removeprefix("; ")
+            remedy = hint or f"the cluster has {', '.join(known)}"
+            return error("slurm-partition", "slurm.partition", f"no partition {name}", remedy)
+    chosen = [each for each in partitions if not names or each.name in names]
+    if not any(each.is_up for each in chosen):
+        what = f"partition {job.slurm.partition or 'of the cluster'} is down"
+        return error("slurm-partition", "slurm.partition", what, "choose another, or wait")
+    limit = job.slurm.time or job.scheduling.timeout or 0
+    if all(each.limit is not None and each.limit < limit for each in chosen):
+        longest = max(each.limit or 0 for each in chosen)
+        what = f"{duration(limit)} is longer than the {duration(longest)} of the partition"
+        key = "slurm.time" if job.slurm.time else "scheduling.timeout"
+        return error("slurm-limit", key, what, "write a shorter time, or choose another partition")
+    gpus = max((pool.machine.task_gpus for pool in job.cluster.pools if pool), default=0)
+    most = max((each.gpus for each in chosen), default=0)
+    if gpus > most:
+        what = f"a task needs {gpus} GPUs, and the nodes of the partition have {most or 'none'}"
+        remedy = "write fewer gpus:, or choose another slurm.partition"
+        return error("slurm-gpus", "cluster.chief.gpus", what, remedy)
+    return None

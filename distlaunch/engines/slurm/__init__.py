@@ -1,0 +1,1 @@
+"""Jobs on a Slurm cluster, launched from a machine with Slurm's commands."""

@@ -1,0 +1,100 @@
+"""The output and events of the tasks of a job on Slurm, from the files in its folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from distlaunch.engines.slurm.job_status import PLATFORM
+from distlaunch.events import Notice, TaskLines, Trained
+from distlaunch.job.model import Task
+from distlaunch.task_files import EventFile, Lines
+from distlaunch.tensorflow_noise import without_noise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from distlaunch.engines.api import LogSelection
+    from distlaunch.engines.slurm.launch_folder import LaunchFolder
+    from distlaunch.events import Event
+
+_BLOCK = 1 << 20  # bytes read at once
+
+
+class TaskLogReader:
+    """Reads what the tasks of a job have written since the last look, attempt after attempt."""
+
+    def __init__(
+        self, folder: LaunchFolder, tasks: Sequence[str], selection: LogSelection | None
+    ) -> None:
+        self._folder = folder
+        self._selection = selection
+        self._tasks = [task for task in tasks if task != PLATFORM]
+        self._attempt = 0
+        self._events: dict[str, EventFile] = {}
+        self._logs = {PLATFORM: LogFile(folder.slurm_log)}
+        self._is_first = True
+
+    def read(self) -> Iterator[Event]:
+        """Yield the new lines and events; those of an attempt that has ended come first."""
+        while True:
+            yield from self._read_attempt()
+            if not self._folder.attempt(self._attempt + 1).path.is_dir():
+                break
+            self._attempt += 1
+            self._open(self._attempt)
+            if self._attempt > 1 and self._selection is not None:
+                yield Notice(f"Slurm started the job again (restart {self._attempt - 1})")
+        self._is_first = False
+
+    def _open(self, number: int) -> None:
+        attempt = self._folder.attempt(number)
+        tasks = {name: Task.parse(name) for name in self._tasks}
+        self._events = {name: EventFile(attempt.events(task)) for name, task in tasks.items()}
+        slurm = self._logs[PLATFORM]
+        self._logs = {name: LogFile(attempt.log(task)) for name, task in tasks.items()}
+        self._logs[PLATFORM] = slurm
+
+    def _read_attempt(self) -> Iterator[Event]:
+        if self._selection is not None:
+            for task, log in self._logs.items():
+                if not self._selection.tasks or task in self._selection.tasks:
+                    text = self._select(self._selection, log.read())
+                    if text:
+                        yield TaskLines(task, text)
+        for task, events in self._events.items():
+            for event in events.poll():
+                if event["event"] != "error":  # the task has printed it
+                    yield Trained(task, event)
+
+    def _select(self, selection: LogSelection, block: bytes) -> str:
+        if selection.hide_noise:
+            block = without_noise(block)
+        lines = block.decode("utf-8", "replace").splitlines(keepends=True)
+        if selection.pattern:
+            lines = [line for line in lines if selection.pattern.search(line)]
+        if self._is_first and selection.last is not None:
+            lines = lines[max(len(lines) - selection.last, 0) :]
+        return "".join(lines)
+
+
+class LogFile:
+    """Reads whole lines that were appended to a file since the last look."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read_to = 0
+        self._lines = Lines()
+
+    def read(self) -> bytes:
+        """Return the new lines, each ended by a newline."""
+        whole = []
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._read_to)
+                while data := file.read(_BLOCK):
+                    self._read_to += len(data)
+                    whole.append(self._lines.feed(data))
+        except OSError:
+            pass
+        return b"".join(whole)
