@@ -1,4 +1,4 @@
-"""The checks of a job on Slurm: its code, the Python there, the folder, and what Slurm says of it.
+"""The checks of a job on Slurm: its code, the Python there, the folder, and Slurm's verdict.
 
 Slurm itself judges the job (``sbatch --test-only``): partition, account, limits, nodes and GPUs.
 """

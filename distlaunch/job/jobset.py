@@ -2,7 +2,7 @@
 
 The names of its pods are known beforehand: ``NAME-TYPE-0-INDEX``, in the subdomain NAME
 (https://jobset.sigs.k8s.io/docs/concepts/). The index of a pod comes from an annotation, by a
-variable that stands before TF_CONFIG and is filled in there.
+variable that is set before TF_CONFIG and is filled in there.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -83,9 +83,10 @@ class LaunchFolder:
         The file descriptor is that of the lock. DistlaunchError is raised if the folder cannot be
         written.
         """
-        with self._writing():
-            self._create()
-        with self._writing(), files.lock(self.path / ".lock", wait=True) as descriptor:
+        with ExitStack() as held:
+            with self._writing():
+                self._create()
+                descriptor = held.enter_context(files.lock(self.path / ".lock", wait=True))
             yield descriptor
 
     def write(self, request: Mapping[str, Any], script: str, code: CodeFiles) -> None:
