@@ -9,7 +9,8 @@ from distlaunch.errors import UsageError, did_you_mean
 
 FACTS = "starter.yaml"  # of a starter; docs/starters.md has its keys
 TRAINER = "distlaunch_trainer"  # the trainer package
-INSTALL_TENSORFLOW = "pip install 'keras>=3.12,<3.16' 'tensorflow>=2.21,<2.22'"
+KERAS, TENSORFLOW = ">=3.12,<3.16", ">=2.21,<2.22"  # see docs/dependencies.md
+INSTALL_TENSORFLOW = f"pip install 'keras{KERAS}' 'tensorflow{TENSORFLOW}'"
 
 _HERE = Path(__file__).parent
 

@@ -29,7 +29,7 @@ from distlaunch.errors import ImageError, SlurmError, SlurmUnreachable, did_you_
 from distlaunch.image.code import read_code
 from distlaunch.job.launch import new_launch_id
 from distlaunch.job.vertex.view import job_request
-from distlaunch.resources import INSTALL_TENSORFLOW, TRAINER
+from distlaunch.resources import INSTALL_TENSORFLOW, KERAS, TENSORFLOW, TRAINER
 from distlaunch.text import duration, plural
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from distlaunch.job.launch import LaunchRequest
     from distlaunch.job.model import Job
 
-_NEEDED = {"tensorflow": ">=2.21,<2.22", "keras": ">=3.12,<3.16"}  # see docs/dependencies.md
+_NEEDED = {"tensorflow": TENSORFLOW, "keras": KERAS}
 _BUILDS = ("tensorflow", "tensorflow-cpu")
 _OLDEST_PYTHON = (3, 10)
 _PROBE_TIMEOUT = 60  # seconds

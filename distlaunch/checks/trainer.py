@@ -43,7 +43,6 @@ ONE_STEP = ("--epochs=1", "--steps-per-epoch=1", "--no-resume")
 _OPTIONS = resources.trainer_package() / "options.py"
 _VERSION = re.compile(r"""^__version__ = ["'](.+)["']""", re.MULTILINE)
 _IMPORT = re.compile(rf"^\s*(?:from|import)\s+{resources.TRAINER}\b", re.MULTILINE)
-_KERAS = ">=3.12,<3.16"  # see docs/dependencies.md
 _LAYER = "BatchNormalization"
 # The models of keras.applications that have such layers.
 _APPLICATIONS = re.compile("ResNet|MobileNet|EfficientNet|DenseNet|Inception|Xception|NASNet")
@@ -348,9 +347,9 @@ def _keras_problems(job: Job, requirements: ImageRequirements) -> Iterator[Probl
         yield error("keras-backend", "env.KERAS_BACKEND", what, "remove it")
     for line in requirements.lines:
         specifier = line.requirement.specifier if line.requirement else None
-        if line.name == "keras" and not any_version([specifier or "", _KERAS]):
-            what = f"the bundled trainer needs keras{_KERAS}, got keras{specifier}"
-            remedy = f"write keras{_KERAS}"
+        if line.name == "keras" and not any_version([specifier or "", resources.KERAS]):
+            what = f"the bundled trainer needs keras{resources.KERAS}, got keras{specifier}"
+            remedy = f"write keras{resources.KERAS}"
             yield warning("requirement-clash", line.location, what, remedy)
 
 

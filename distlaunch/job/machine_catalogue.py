@@ -25,19 +25,19 @@ from pydantic import BeforeValidator, Field
 
 from distlaunch.errors import did_you_mean
 from distlaunch.job.model import Machine
-from distlaunch.job.schema import (
+from distlaunch.job.schema import Section
+from distlaunch.job.validation import validate
+from distlaunch.job.value_types import (
     AcceleratorName,
     MachineTypeName,
     NonEmptyLine,
     Number,
     PositiveInt,
     RegionName,
-    Section,
     expected_error,
     one_of,
     text,
 )
-from distlaunch.job.validation import validate
 from distlaunch.job.yaml_document import Document, deep_merge, job_file_error, read_document
 
 if TYPE_CHECKING:

@@ -1,8 +1,6 @@
-"""The schema of distlaunch.yaml: its sections, and which values each key takes.
+"""The sections of distlaunch.yaml, and which values each key takes.
 
-Every value arrives as the text of the file (see `yaml_document`), so each type here begins with a
-function that parses text, and raises an error with what it expected. A valid section becomes the
-part of a `Job` that it describes.
+A valid section becomes the part of a `Job` that it describes.
 """
 
 from __future__ import annotations
@@ -10,15 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError, core_schema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from distlaunch.errors import did_you_mean
 from distlaunch.job.model import (
-    JOB_NAME,
     ChoiceParameter,
     Cluster,
     Image,
@@ -31,209 +25,42 @@ from distlaunch.job.model import (
     Slurm,
     Tuning,
 )
+from distlaunch.job.value_types import (
+    AcceleratorName,
+    AccountEmail,
+    ArgumentName,
+    Bucket,
+    Duration,
+    ImageName,
+    JobName,
+    KubernetesName,
+    LabelName,
+    LabelValue,
+    MachineTypeName,
+    ModuleName,
+    NonEmptyLine,
+    NonNegativeInt,
+    Number,
+    Parsed,
+    PositiveInt,
+    ProjectId,
+    RegionName,
+    RelativePath,
+    Repository,
+    SbatchOption,
+    ScriptPath,
+    SharedPath,
+    SlurmName,
+    StageName,
+    Text,
+    VariableName,
+    expected_error,
+    one_of,
+    or_default,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pydantic import (
-        GetCoreSchemaHandler,
-        GetJsonSchemaHandler,
-        ModelWrapValidatorHandler,
-    )
-    from pydantic_core import CoreSchema
-
-EXPECTED = "expected"
-"""The type of the errors that parsing functions raise."""
-
-_DURATION = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?", re.ASCII)
-_A_DURATION = "a duration with its unit, such as 90s, 30m, 12h or 7d"
-_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
-_SCALARS = ("string", "number", "boolean")  # what text without quotes can be in YAML
-_RESERVED_VARIABLE = re.compile(r"TF_CONFIG|CLUSTER_SPEC|(AIP|CLOUD_ML|DISTLAUNCH)_.*")
-
-
-def expected_error(expected: str, hint: str = "") -> PydanticCustomError:
-    """Return the error of a parsing function, without the value, which `validation` adds."""
-    return PydanticCustomError(EXPECTED, "{expected}", {"expected": expected, "hint": hint})
-
-
-@dataclass(frozen=True, eq=False)
-class _Parsed:
-    """An annotation: how text is parsed, and its JSON schema."""
-
-    parse: Callable[[Any], Any]
-    json_schema: Mapping[str, Any]
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self.parse, handler(source))
-
-    def __get_pydantic_json_schema__(
-        self, _schema: CoreSchema, _handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        return dict(self.json_schema)
-
-
-def or_default(default: Callable[[], Any]) -> BeforeValidator:
-    """Return the annotation of a section that may be missing or written without content."""
-    return BeforeValidator(lambda value: default() if value is None else value)
-
-
-def text(expected: str, pattern: str = r"[^\0]*") -> _Parsed:
-    """Return the annotation of text that matches a pattern."""
-    regex = re.compile(pattern, re.ASCII)
-
-    def parse(value: Any) -> str:
-        if not isinstance(value, str) or not regex.fullmatch(value):
-            raise expected_error(expected)
-        return value
-
-    types = list(_SCALARS) if regex.fullmatch("1234567") else "string"
-    return _Parsed(parse, {"type": types, "pattern": f"^({pattern})$", "description": expected})
-
-
-def one_of(*values: str, suggest: Callable[[str, tuple[str, ...]], str] = did_you_mean) -> _Parsed:
-    """Return the annotation of text that is one of several values."""
-
-    def parse(value: Any) -> str:
-        if value not in values:
-            hint = suggest(str(value), values)
-            raise expected_error(f"{', '.join(values[:-1])} or {values[-1]}", hint)
-        return str(value)
-
-    return _Parsed(parse, {"enum": list(values)})
-
-
-def _is_number(value: str) -> bool:
-    try:
-        return math.isfinite(float(value))
-    except ValueError:
-        return False
-
-
-def _parse_duration(value: Any) -> int:
-    if isinstance(value, int):  # of a job that is overridden
-        return value
-    match = _DURATION.fullmatch(value) if isinstance(value, str) and value else None
-    if match is None:
-        raise expected_error(_A_DURATION)
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-
-
-def _parse_replicas(value: Any) -> int | None:
-    """Return the number of replicas, None for ``auto``."""
-    if value in ("auto", None):
-        return None
-    if not re.fullmatch(r"0*[1-9][0-9]{0,18}", str(value), re.ASCII):
-        raise expected_error("auto or a whole number of 1 or more")
-    return int(value)
-
-
-def _parse_variable(value: Any) -> str:
-    name = str(value)
-    if _RESERVED_VARIABLE.fullmatch(name):
-        raise expected_error("another name, as this variable is set for each task")
-    if not re.fullmatch(_VARIABLE, name):
-        raise expected_error("a variable's name, such as LOG_LEVEL")
-    return name
-
-
-Text = Annotated[str, text("text")]
-NonEmptyLine = Annotated[str, text("text in one line", r"[^\0-\x1f\x7f]+")]
-NonNegativeInt = Annotated[int, Field(ge=0)]
-PositiveInt = Annotated[int, Field(ge=1)]
-Number = Annotated[float, Field(allow_inf_nan=False)]
-_DURATION_SCHEMA = {
-    "type": "string",
-    "pattern": f"^(?=.){_DURATION.pattern}$",
-    "description": _A_DURATION,
-}
-Duration = Annotated[int, _Parsed(_parse_duration, _DURATION_SCHEMA)]
-JobName = Annotated[
-    str, text("at most 63 of a-z, 0-9, _ and -, a letter first, such as digits", JOB_NAME)
-]
-ModuleName = Annotated[
-    str, text("a Python module such as trainer.task", r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-]
-ScriptPath = Annotated[
-    str, text("a Python file of the project such as train.py", r"(?!/|(.*/)?\.\./)[^\n]*[^/\n]\.py")
-]
-ProjectId = Annotated[
-    str,
-    text(
-        "a project id such as my-project-1234",
-        r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[0-9]{6,}",
-    ),
-]
-RegionName = Annotated[str, text("a region such as us-central1", r"[a-z]+(-[a-z]+)+[0-9]+")]
-Bucket = Annotated[
-    str,
-    text(
-        "a bucket such as gs://my-bucket",
-        r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/[^\0-\x1f\x7f]*)?",
-    ),
-    AfterValidator(lambda bucket: bucket.rstrip("/")),
-]
-ImageName = Annotated[
-    str,
-    text(
-        "an image such as python:3.12-slim",
-        r"([A-Za-z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*"
-        r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?",
-    ),
-]
-RelativePath = Annotated[
-    str,
-    text(
-        "a path below the project folder, such as data/labels.txt",
-        r"(?!/)(?!(.*/)?\.\.(/|$))[^\0-\x1f\x7f]+",
-    ),
-]
-Repository = Annotated[
-    str,
-    text(
-        "an image without a tag, such as us-central1-docker.pkg.dev/my-project/training/digits",
-        r"[A-Za-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+",
-    ),
-]
-StageName = Annotated[str, text("a stage of the Dockerfile such as train", r"[A-Za-z][\w.-]*")]
-ArgumentName = Annotated[str, text("a name of ARG, such as PYTHON_VERSION", _VARIABLE)]
-AccountEmail = Annotated[
-    str, text("an account such as trainer@my-project.iam.gserviceaccount.com", r"[^\s@]+@[^\s@]+")
-]
-AcceleratorName = Annotated[
-    str, text("an accelerator such as NVIDIA_TESLA_T4", r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
-]
-MachineTypeName = Annotated[str, text("a machine type such as n1-standard-8", r"[a-z][a-z0-9_-]+")]
-LabelName = Annotated[str, text("at most 63 of a-z, 0-9, _ and -, a letter first", JOB_NAME)]
-LabelValue = Annotated[str, text("at most 63 of a-z, 0-9, _ and -", r"[a-z0-9_-]{0,63}")]
-SharedPath = Annotated[
-    str,
-    text("an absolute path of all nodes, such as /shared/jobs or ~/jobs", r"[/~][^\0-\x1f\x7f]*"),
-]
-SlurmName = Annotated[str, text("a name in the cluster, such as gpu", r"[A-Za-z0-9_][\w.,:@+-]*")]
-KubernetesName = Annotated[
-    str, text("at most 63 of a-z, 0-9 and -, such as team-a", r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-]
-# What sbatch takes from distlaunch, so that a job is found again and its tasks have their places.
-_SET_OPTIONS = (
-    r"(--(job-name|comment|output|error|open-mode|ntasks|gpus-per-task|partition|account|time"
-    r"|chdir|array|wrap|parsable|export)(=.*)?|-[JoenpAtDa].*)"
-)
-SbatchOption = Annotated[
-    str,
-    text(
-        "an option of sbatch that distlaunch does not set itself, such as --exclusive",
-        rf"(?!{_SET_OPTIONS}$)-[^\0-\x1f\x7f]+",
-    ),
-]
-_VARIABLE_SCHEMA = {
-    "type": "string",
-    "pattern": f"^(?!({_RESERVED_VARIABLE.pattern})$)({_VARIABLE})$",
-}
-VariableName = Annotated[str, _Parsed(_parse_variable, _VARIABLE_SCHEMA)]
+    from pydantic import ModelWrapValidatorHandler
 
 
 class Section(BaseModel):
@@ -308,6 +135,15 @@ class ImageSection(Section):
     uri: ImageName | None = None
 
 
+def _parse_replicas(value: Any) -> int | None:
+    """Return the number of replicas, None for ``auto``."""
+    if value in ("auto", None):
+        return None
+    if not re.fullmatch(r"0*[1-9][0-9]{0,18}", str(value), re.ASCII):
+        raise expected_error("auto or a whole number of 1 or more")
+    return int(value)
+
+
 class ReductionServerSection(Section):
     """``reduction_server``."""
 
@@ -315,7 +151,7 @@ class ReductionServerSection(Section):
 
     replicas: Annotated[
         int | None,
-        _Parsed(_parse_replicas, {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]}),
+        Parsed(_parse_replicas, {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]}),
     ] = None
 
 
@@ -366,6 +202,13 @@ def _plain_word(value: Any) -> Any:
 
 
 _PLAIN_WORD = BeforeValidator(_plain_word)
+
+
+def _is_number(value: str) -> bool:
+    try:
+        return math.isfinite(float(value))
+    except ValueError:
+        return False
 
 
 def _parameter(**values: Any) -> RangeParameter | ChoiceParameter:

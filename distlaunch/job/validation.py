@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from distlaunch.errors import did_you_mean
-from distlaunch.job.schema import EXPECTED
+from distlaunch.job.value_types import EXPECTED
 from distlaunch.job.yaml_document import YamlProblem
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from distlaunch.local.ports import HOST, HeldPorts, is_taken
 from distlaunch.local.stop_policy import Done, Failure, Stopped
 from distlaunch.local.task_folders import collect_files, task_folders
 from distlaunch.local.task_plan import PEER_TIMEOUT, common_environment, plan_task
+from distlaunch.resources import TENSORFLOW
 from distlaunch.stop_signals import StopSignals
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Runner:
         if machine.gpus and self._runs_without_cuda():
             self._notify(
                 f"{machine.describe()}: GPUs are not used, as tensorflow-cpu is installed; remove "
-                "it with pip uninstall, and run pip install 'tensorflow[and-cuda]>=2.21,<2.22'",
+                f"it with pip uninstall, and run pip install 'tensorflow[and-cuda]{TENSORFLOW}'",
                 "warning",
             )
             machine = replace(machine, gpus=())

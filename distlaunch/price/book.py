@@ -20,8 +20,8 @@ from pydantic import BaseModel, RootModel
 
 from distlaunch.files import display_path
 from distlaunch.job.model import Strategy
-from distlaunch.job.schema import RegionName, one_of, text
 from distlaunch.job.validation import validate
+from distlaunch.job.value_types import RegionName, one_of, text
 from distlaunch.job.yaml_document import job_file_error, read_document
 
 if TYPE_CHECKING:

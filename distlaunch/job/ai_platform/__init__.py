@@ -12,16 +12,9 @@ from pydantic import ConfigDict, model_validator
 from pydantic.alias_generators import to_snake
 
 from distlaunch.job.machine_catalogue import suggest_accelerator
-from distlaunch.job.schema import (
-    NonNegativeInt,
-    Number,
-    Section,
-    Text,
-    expected_error,
-    one_of,
-    text,
-)
+from distlaunch.job.schema import Section
 from distlaunch.job.validation import validate
+from distlaunch.job.value_types import NonNegativeInt, Number, Text, expected_error, one_of, text
 from distlaunch.job.vertex.fields import json_name
 from distlaunch.job.yaml_document import YamlProblem, job_file_error
 
