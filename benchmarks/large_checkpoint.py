@@ -49,8 +49,9 @@ def main() -> int:
 
 def measure_in_task(results: Path, rounds: int) -> None:
     """Measure in a task of the cluster; the chief writes the figures."""
-    from distlaunch_trainer.cluster.collectives import Cluster, connect
+    from distlaunch_trainer.cluster.collectives import Cluster
     from distlaunch_trainer.cluster.role import role_from
+    from distlaunch_trainer.cluster.strategy import connect
 
     role = role_from(os.environ)
     cluster = Cluster(role, connect(role))
@@ -82,8 +83,7 @@ def ways_of(cluster: Any) -> dict[str, Callable[[], Any]]:
 
     def restore_each() -> None:
         for variable, value in zip(variables, saved, strict=True):
-            sent = value if cluster.role.is_chief else np.zeros_like(value)
-            variable.assign(cluster.all_reduce_sum(sent))
+            variable.assign(cluster.broadcast_all([value])[0])
 
     return {
         COPY: state.snapshot,

@@ -49,8 +49,7 @@ def task_of(
         replica_ids=range(rank * replicas, (rank + 1) * replicas),
         role=Role(peers[rank], peers),
         all_equal=lambda value: is_equal,
-        all_gather=lambda value: [np.array([n]) for n in counts] if counts else [value] * tasks,
-        broadcast_text=lambda text: text,
+        all_gather=lambda value: np.array(counts or [value] * tasks),
         rendezvous=SimpleNamespace(
             peers=peers,
             exchange=lambda kind, value, waits_for: [value] * tasks,

@@ -93,22 +93,26 @@ from distlaunch_trainer.cluster.role import role_from
 from distlaunch_trainer.cluster.strategy import connect
 role = role_from(os.environ)
 cluster = Cluster(role, connect(role))
-for length in (1, 4, 300, 0, 2, 0):
-    own = np.arange(length) * (role.rank + 1)
-    print([row.tolist() for row in cluster.all_gather(own)])
+for shape in (), (1,), (2, 3), (300,), (0, 2):
+    own = np.full(shape, role.rank + 0.5)
+    print(cluster.all_gather(own).tolist())
+print(cluster.broadcast_bytes(b"" if role.rank else b"of the chief"))
+print(cluster.broadcast_bytes(b"longer" if role.rank else b""))
 cluster.barrier()
 """
 
 
 @pytest.mark.slow
-def test_vectors_of_any_length_are_gathered(python, ports):
+def test_arrays_of_any_shape_are_gathered_and_bytes_broadcast(python, ports):
     """Of no numbers, TensorFlow's all-reduce kills the process."""
     run = lambda rank: python("-c", GATHER, TF_CONFIG=config_of(ports, rank))  # noqa: E731
     with ThreadPoolExecutor() as pool:
         chief, worker = pool.map(run, range(2))
     assert (chief.returncode, worker.returncode) == (0, 0), chief.stderr + worker.stderr
-    expected = [[list(range(n)), list(range(0, 2 * n, 2))] for n in (1, 4, 300, 0, 2, 0)]
-    assert chief.stdout == worker.stdout == "".join(f"{rows}\n" for rows in expected)
+    shapes = ((), (1,), (2, 3), (300,), (0, 2))
+    gathered = [[np.full(shape, n + 0.5).tolist() for n in range(2)] for shape in shapes]
+    expected = [*gathered, b"of the chief", b""]
+    assert chief.stdout == worker.stdout == "".join(f"{each}\n" for each in expected)
 
 
 def arrays() -> list[np.ndarray]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -102,14 +101,11 @@ def test_in_a_shared_folder_a_task_reads_what_it_has_written_elsewhere(work, own
 
 def test_a_file_that_only_the_chief_has_is_copied(work):
     """In a cluster in which this task is the worker, and gets what the chief broadcasts."""
-    content = np.frombuffer(b"theirs", np.uint8)
-
-    def broadcast(value):
-        return content if value.dtype == np.uint8 else np.array([len(content)])
-
     rendezvous = SimpleNamespace(exchange=lambda kind, value, waits_for: [True, value])
     cluster = SimpleNamespace(
-        rendezvous=rendezvous, broadcast=broadcast, role=SimpleNamespace(is_chief=False)
+        rendezvous=rendezvous,
+        broadcast_bytes=lambda data: b"theirs",
+        role=SimpleNamespace(is_chief=False),
     )
     copy = file_of_chief("missing.keras", cluster)
     with open(copy) as file:  # noqa: PTH123

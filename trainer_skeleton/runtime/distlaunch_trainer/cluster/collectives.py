@@ -8,16 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from .rendezvous import Rendezvous
-from .role import (
-    Role,
-)
+from .role import Role
 
 _PACK_BYTES = 4 << 20
-
-
-def _words(value: np.ndarray) -> int:
-    """Return how many numbers of 64 bits hold an array."""
-    return -(-value.nbytes // 8)
 
 
 def _packs(values: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
@@ -69,17 +62,19 @@ class Cluster:
         summed = self._sums[value.dtype.name](tf.convert_to_tensor(value.reshape(-1)))
         return np.asarray(summed).reshape(value.shape)
 
-    def all_gather(self, value: np.ndarray) -> list[np.ndarray]:
-        """Return the vectors (int64, of any length) of all tasks, in the order of their ranks."""
-        lengths = self.all_reduce_sum(self._own_row(np.array(len(value), np.int64)))
-        padded = np.zeros(int(lengths.max(initial=0)), np.int64)
-        padded[: len(value)] = value
-        rows = self.all_reduce_sum(self._own_row(padded))
-        return [row[:length] for row, length in zip(rows, lengths, strict=True)]
+    def all_gather(self, value: np.ndarray) -> np.ndarray:
+        """Return all tasks' arrays of one shape, of int64 or float64, stacked by their ranks."""
+        table = np.zeros((self.role.num_workers, *value.shape), value.dtype)
+        table[self.role.rank] = value
+        return self.all_reduce_sum(table)
 
-    def broadcast(self, value: np.ndarray) -> np.ndarray:
-        """Return the chief's array; the other tasks' arrays give its shape and type only."""
-        return self.broadcast_all([value])[0]
+    def all_equal(self, value: int) -> bool:
+        """Return whether all tasks hold the same number."""
+        return bool((self.all_gather(np.array(value, np.int64)) == value).all())
+
+    def barrier(self) -> None:
+        """Return when every task has come here."""
+        self.all_reduce_sum(np.zeros(1, np.int64))
 
     def broadcast_all(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the chief's arrays, bit by bit; those of other tasks give shapes and types only.
@@ -91,48 +86,32 @@ class Cluster:
         is_given = self.role.is_chief
         return [array for pack in _packs(values) for array in self._sum_bits(pack, is_given)]
 
+    def broadcast_bytes(self, data: bytes) -> bytes:
+        """Return the chief's bytes."""
+        size = int(self.all_gather(np.array(len(data), np.int64))[0])
+        own = data if self.role.is_chief else bytes(size)
+        return self.broadcast_all([np.frombuffer(own, np.uint8)])[0].tobytes()
+
     def merge(self, value: np.ndarray) -> np.ndarray:
         """Return an array of which each task has some numbers, and zeros for all others."""
         return self._sum_bits([value], is_given=True)[0]
 
     def _sum_bits(self, values: Sequence[np.ndarray], is_given: bool) -> list[np.ndarray]:
         """Return arrays whose bits are the sums of those of the tasks that give any."""
-        ends = np.cumsum([_words(value) for value in values])
-        sent = np.zeros(ends[-1], np.int64)
-        parts = [part.view(np.uint8) for part in np.split(sent, ends[:-1])]
+        ends = np.cumsum([value.nbytes for value in values])
+        sent = np.zeros(-(-ends[-1] // 8), np.int64)
         if is_given:
-            for part, value in zip(parts, values, strict=True):
-                part[: value.nbytes] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-        pieces = [
-            sent[n : n + _PACK_BYTES // 8] for n in range(0, max(len(sent), 1), _PACK_BYTES // 8)
-        ]
+            arrays = [np.ravel(value).view(np.uint8) for value in values]
+            np.concatenate(arrays, out=sent.view(np.uint8)[: ends[-1]])
+        most = _PACK_BYTES // 8
+        pieces = np.split(sent, range(most, len(sent), most))
         summed = np.concatenate([self.all_reduce_sum(piece) for piece in pieces])
-        received = np.split(summed, ends[:-1])
+        parts = np.split(summed.view(np.uint8), ends)[: len(values)]
+        # What is not aligned is copied.
         return [
-            part.view(np.uint8)[: value.nbytes].view(value.dtype).reshape(value.shape)
-            for part, value in zip(received, values, strict=True)
+            np.require(part.view(value.dtype), requirements="A").reshape(value.shape)
+            for part, value in zip(parts, values, strict=True)
         ]
-
-    def broadcast_text(self, text: str) -> str:
-        """Return the chief's text."""
-        encoded = np.frombuffer(text.encode(), np.uint8)
-        length = int(self.broadcast(np.array([len(encoded)], np.int64))[0])
-        mine = encoded if self.role.is_chief else np.zeros(length, np.uint8)
-        return self.broadcast(mine).tobytes().decode()
-
-    def all_equal(self, value: int) -> bool:
-        """Return whether all tasks hold the same number."""
-        return bool((self.all_reduce_sum(self._own_row(np.array(value, np.int64))) == value).all())
-
-    def barrier(self) -> None:
-        """Return when every task has come here."""
-        self.all_reduce_sum(np.zeros(1, np.int64))
-
-    def _own_row(self, value: np.ndarray) -> np.ndarray:
-        """Return zeros for every task, with ``value`` in this task's row."""
-        table = np.zeros((self.role.num_workers, *value.shape), value.dtype)
-        table[self.role.rank] = value
-        return table
 
     def _sum_over_tasks(self, value: tf.Tensor) -> tf.Tensor:
         def share(tensor: tf.Tensor) -> tf.Tensor:

@@ -20,7 +20,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from distlaunch_trainer.cluster.collectives import Cluster
@@ -60,15 +59,11 @@ def file_of_chief(path: Any, cluster: Cluster) -> Any:
     found = cluster.rendezvous.exchange("file", exists, "to load a file")
     if all(found) or not found[0]:
         return path
-    content = np.zeros(0, np.uint8)
-    if cluster.role.is_chief:
-        content = np.frombuffer(Path(path).read_bytes(), np.uint8)
-    size = int(cluster.broadcast(np.array([len(content)], np.int64))[0])
-    content = cluster.broadcast(content if len(content) == size else np.zeros(size, np.uint8))
+    content = cluster.broadcast_bytes(Path(path).read_bytes() if cluster.role.is_chief else b"")
     if exists:
         return path
     copy = Path(tempfile.mkdtemp(prefix="distlaunch-"), Path(path).name)
-    copy.write_bytes(content.tobytes())
+    copy.write_bytes(content)
     atexit.register(shutil.rmtree, copy.parent, ignore_errors=True)
     return str(copy)
 

@@ -149,9 +149,9 @@ class _Backup:
     def load(self) -> _FitState | None:
         """Return the state of the chief on every task, None if there is none."""
         data = read_if_there(self.path) if self._cluster.role.is_chief else None
-        text = self._cluster.broadcast_text("null" if data is None else data.decode())
+        data = self._cluster.broadcast_bytes(b"null" if data is None else data)
         try:
-            stored = json.loads(text)
+            stored = json.loads(data)
             if stored is None:
                 return None
             self._values = stored["values"]

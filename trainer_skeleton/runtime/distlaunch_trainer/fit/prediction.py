@@ -46,8 +46,10 @@ def predict_together(
     all_kinds = cluster.rendezvous.exchange("outputs", kinds, "to predict")
     if None in kinds or any(other != kinds for other in all_kinds):
         return predict_alone(function, arguments)
-    rows = cluster.all_gather(np.array([len(value) for value in columns[0]], np.int64))
-    merged = [_merged(np.concatenate(column), rows, cluster) for column in columns]
+    rows = np.zeros(-(-data.num_batches // tasks), np.int64)  # the last tasks may have one fewer
+    rows[: len(columns[0])] = [len(value) for value in columns[0]]
+    counts = cluster.all_gather(rows).T.ravel()
+    merged = [_merged(np.concatenate(column), counts, cluster) for column in columns]
     return keras.tree.pack_sequence_as(outputs[0], merged)
 
 
@@ -60,14 +62,12 @@ def _kind(column: list[Any]) -> list[Any] | None:
     return list(kinds.pop()) if len(kinds) == 1 and is_number else None
 
 
-def _merged(own: np.ndarray, rows: list[np.ndarray], cluster: Cluster) -> np.ndarray:
-    """Return the rows of all tasks: of batch b those of task b mod n."""
-    tasks, rank = len(rows), cluster.role.rank
-    counts = [rows[b % tasks][b // tasks] for b in range(sum(map(len, rows)))]
+def _merged(own: np.ndarray, counts: np.ndarray, cluster: Cluster) -> np.ndarray:
+    """Return the rows of all tasks: of batch b, which has ``counts[b]``, those of task b mod n."""
     ends = np.cumsum(counts)
     merged = np.zeros((ends[-1], *own.shape[1:]), own.dtype)
     done = 0
-    for batch in range(rank, len(counts), tasks):
+    for batch in range(cluster.role.rank, len(counts), cluster.role.num_workers):
         count = counts[batch]
         merged[ends[batch] - count : ends[batch]] = own[done : done + count]
         done += count

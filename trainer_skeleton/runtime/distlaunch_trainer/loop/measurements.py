@@ -109,7 +109,6 @@ class Measurements:
 
     def _time_epoch(self, timer: StepTimer) -> dict[str, Any] | None:
         own = timer.take()
-        seconds = np.stack([own.total, own.input, own.exchange])
-        gathered = self._cluster.all_gather((seconds.ravel() * 1e9).astype(np.int64))
-        times = [StepTimes(*(values.reshape(3, -1) / 1e9)) for values in gathered]
+        gathered = self._cluster.all_gather(np.stack([own.total, own.input, own.exchange]))
+        times = [StepTimes(*seconds) for seconds in gathered]
         return timing_of_steps(dict(zip(self._cluster.role.peers, times, strict=True)))

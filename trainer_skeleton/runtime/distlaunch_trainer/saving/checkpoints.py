@@ -64,8 +64,8 @@ class Checkpoint:
 
 def agreed_state(cluster: Cluster, state: TrainingState | None) -> TrainingState | None:
     """Return on every task the state of the chief's checkpoint."""
-    text = cluster.broadcast_text(json.dumps(asdict(state) if state else None))
-    stored = json.loads(text)
+    data = json.dumps(asdict(state) if state else None).encode()
+    stored = json.loads(cluster.broadcast_bytes(data))
     return TrainingState.of(stored) if stored else None
 
 

@@ -203,7 +203,7 @@ class _Sharding:
         if own == tf.data.UNKNOWN_CARDINALITY:
             with user_code("reading the data set failed"):
                 own = int(source.one_pass.reduce(tf.constant(0, tf.int64), lambda n, *_: n + 1))
-        counts = np.concatenate(cluster.all_gather(np.array([own], np.int64))).tolist()
+        counts = cluster.all_gather(np.array(own, np.int64)).tolist()
         if min(counts) <= 0 and len(set(counts)) > 1:
             raise DataError(
                 f"the {source.kind} has no batches, or no end, on some tasks only: have training() "
