@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from distlaunch_trainer.cluster import devices
-from distlaunch_trainer.errors import ClusterError, DeviceError
+from distlaunch_trainer.errors import DeviceError
 
 CUDA_BUILD = {"is_cuda_build": True, "cudnn_version": "9"}
 MISSING = "libdistlaunch-missing.so.1"
@@ -21,9 +21,6 @@ def test_expected_gpus_that_tensorflow_does_not_see():
 
     for nothing in ({}, {"DISTLAUNCH_EXPECTED_GPUS": "0"}):
         assert devices.check_gpus("chief", nothing, allow_cpu=False) is None
-    for text in ("one", "-1", "1.5", "1 2"):
-        with pytest.raises(ClusterError, match="must be a whole number, got "):
-            devices.check_gpus("chief", {"DISTLAUNCH_EXPECTED_GPUS": text}, allow_cpu=True)
 
 
 def test_a_missing_driver_and_device_file_are_named(monkeypatch, tmp_path):

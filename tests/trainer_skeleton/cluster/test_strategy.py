@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from distlaunch_trainer import options
+from distlaunch_trainer.cluster.rendezvous import Rendezvous
 from distlaunch_trainer.cluster.role import Role, role_from
 from distlaunch_trainer.cluster.strategy import check_same_strategy, choose, connect, describe
 from distlaunch_trainer.errors import ClusterError, ModelError
@@ -124,6 +125,7 @@ def test_peers_are_reached_without_a_proxy(monkeypatch, given, no_proxy, no_grpc
         "tensorflow.distribute.MultiWorkerMirroredStrategy",
         lambda *_: environments.append(dict(os.environ)),
     )
+    monkeypatch.setattr(Rendezvous, "exchange", lambda _, __, value, ___: [value])
     workers = ["10.0.0.2:2222", "[fd00::2]:2222"]
     config = {"cluster": {"chief": ["chief-0:2222"], "worker": workers}, "task": CHIEF}
     monkeypatch.setattr(os, "environ", os.environ.copy())

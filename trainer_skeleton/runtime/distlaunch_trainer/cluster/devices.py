@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from distlaunch_trainer.errors import ClusterError, DeviceError
+from distlaunch_trainer.errors import DeviceError
 from distlaunch_trainer.task import messages
 
 from .virtual_devices import make_virtual_devices
@@ -35,24 +34,10 @@ _CUDA_12 = (
     "libnvJitLink.so.12",
     _NCCL,
 )
-_LOGICAL_DEVICE = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)/device:\w+:\d+")
 
 
 def prepare(task: str, environ: Mapping[str, str], *, allow_cpu: bool, memory_growth: bool) -> None:
-    """Make virtual devices, print this task's devices, and check them before the tasks meet.
-
-    Parameters
-    ----------
-    task, environ, allow_cpu
-        See `check_gpus`.
-    memory_growth
-        Whether to allocate GPU memory when it is needed.
-
-    Raises
-    ------
-    DeviceError
-        If there are fewer GPUs than expected, and ``allow_cpu`` is not set.
-    """
+    """Make virtual devices, print this task's devices, and check them before the tasks meet."""
     make_virtual_devices(environ)
     messages.info(describe_devices())
     warning = check_gpus(task, environ, allow_cpu=allow_cpu)
@@ -63,29 +48,8 @@ def prepare(task: str, environ: Mapping[str, str], *, allow_cpu: bool, memory_gr
 
 
 def check_gpus(task: str, environ: Mapping[str, str], *, allow_cpu: bool) -> str | None:
-    """Compare the GPUs that TensorFlow sees with those that the task's machine has.
-
-    Parameters
-    ----------
-    task
-        This task's name, for the message.
-    environ
-        ``DISTLAUNCH_EXPECTED_GPUS`` is the number of GPUs; where it is unset, none are expected.
-    allow_cpu
-        Whether to continue with fewer.
-
-    Returns
-    -------
-    A warning if there are fewer and ``allow_cpu`` is set, otherwise None.
-
-    Raises
-    ------
-    DeviceError
-        If there are fewer and ``allow_cpu`` is not set. The message names the reasons.
-    ClusterError
-        If ``DISTLAUNCH_EXPECTED_GPUS`` is not a whole number.
-    """
-    expected = _expected_gpus(environ)
+    """Refuse fewer GPUs than ``DISTLAUNCH_EXPECTED_GPUS``, or return a warning to continue with."""
+    expected = int(environ.get(_EXPECTED) or 0)
     seen = len(tf.config.list_physical_devices("GPU"))
     if seen >= expected:
         return None
@@ -99,29 +63,12 @@ def check_gpus(task: str, environ: Mapping[str, str], *, allow_cpu: bool) -> str
     raise DeviceError(f"{problem}; --allow-cpu trains anyway")
 
 
-def _expected_gpus(environ: Mapping[str, str]) -> int:
-    text = environ.get(_EXPECTED) or "0"
-    if not re.fullmatch("[0-9]{1,4}", text):
-        raise ClusterError(f"{_EXPECTED} must be a whole number, got {text!r}")
-    return int(text)
-
-
 def missing_gpu_reasons(
     environ: Mapping[str, str],
     build: Mapping[str, Any] | None = None,
     device_folder: Path = Path("/dev"),
 ) -> Iterator[str]:
-    """Yield why TensorFlow sees no GPU or fewer than there are.
-
-    Parameters
-    ----------
-    environ
-        This process's environment.
-    build
-        How TensorFlow is built, by default ``tf.sysconfig.get_build_info()``.
-    device_folder
-        The folder with NVIDIA's device files.
-    """
+    """Yield why TensorFlow sees no GPU or fewer than there are."""
     build = tf.sysconfig.get_build_info() if build is None else build
     if not build.get("is_cuda_build"):
         yield f"TensorFlow {tf.__version__} is built without CUDA (install tensorflow[and-cuda])"
@@ -155,37 +102,6 @@ def allow_memory_growth() -> None:
         tf.config.experimental.set_memory_growth(gpu, enable=True)
 
 
-def check_same_devices(peers: Sequence[str]) -> None:
-    """Check that all tasks of a cluster have the same number of devices.
-
-    To be called when the cluster is formed and before the first collective, which does not end
-    between tasks with different numbers of replicas.
-
-    Parameters
-    ----------
-    peers
-        Names of all training tasks.
-
-    Raises
-    ------
-    DeviceError
-        If they differ; the message has the number of each task.
-    """
-    for kind in ("GPU", "CPU"):  # a task has several CPUs if they are virtual
-        devices = (_LOGICAL_DEVICE.fullmatch(d.name) for d in tf.config.list_logical_devices(kind))
-        counts = Counter(_task_name(*device.groups()) for device in devices if device)
-        if len({counts[peer] for peer in peers}) > 1:
-            numbers = ", ".join(f"{peer} has {counts[peer]}" for peer in peers)
-            raise DeviceError(
-                f"the tasks have different numbers of {kind}s ({numbers}): give all of them "
-                "machines with the same number of accelerators"
-            )
-
-
-def _task_name(kind: str, index: str) -> str:
-    return "chief" if kind == "chief" else f"{kind}:{index}"
-
-
 def describe_devices() -> str:
     """Return this task's devices and the versions of the libraries that compute on them.
 
@@ -209,15 +125,9 @@ def _gpu_name(number: int, gpu: tf.config.PhysicalDevice) -> str:
 
 
 def gpu_memory(driver: Any, number: int) -> int | None:
-    """Return the bytes of a GPU's memory, None where the driver does not report it.
+    """Return the bytes of a visible GPU's memory, None where the driver does not report it.
 
-    Parameters
-    ----------
-    driver
-        The driver library, with the functions of NVIDIA's CUDA Driver API
-        (https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html).
-    number
-        The GPU's, among those that this process sees.
+    https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html has the driver's calls.
     """
     device, total = ctypes.c_int(), ctypes.c_size_t()
     failed = (
@@ -248,13 +158,8 @@ def _versions() -> Iterator[str]:
 def library_version(library: Any, function: str) -> str | None:
     """Return the version of one of NVIDIA's libraries, None where the library is None.
 
-    Parameters
-    ----------
-    library
-        The library.
-    function
-        ``cudaRuntimeGetVersion`` (12050 is 12.5), ``ncclGetVersion`` (22707 is 2.27.7, before NCCL
-        2.9 2804 is 2.8.4) or ``cudnnGetVersion`` (90300 is 9.3.0, before cuDNN 9 8906 is 8.9.6).
+    ``cudaRuntimeGetVersion`` returns 12050 for 12.5; ``ncclGetVersion`` 22707 for 2.27.7, before
+    NCCL 2.9 2804 for 2.8.4; ``cudnnGetVersion`` 90300 for 9.3.0, before cuDNN 9 8906 for 8.9.6.
     """
     if library is None:
         return None

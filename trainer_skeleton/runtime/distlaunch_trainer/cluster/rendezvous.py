@@ -42,7 +42,6 @@ _CREATION_REMEDY = (
     "leave resuming to the job folder"
 )
 
-
 _exchanges: Counter[str] = Counter()  # of this process, of which all runs use one service
 
 
@@ -61,12 +60,8 @@ class Rendezvous:
     def meet(self, action: str) -> str:
         """Wait until all tasks have come here; return the action with its location.
 
-        The action, such as ``predict()``, is named in messages.
-
-        Raises
-        ------
-        ClusterError
-            If another task does something else, or does not come within half an hour.
+        The action, such as ``predict()``, is named in messages. ClusterError is raised if another
+        task does something else, or does not come within half an hour.
         """
         where = script_location(sys._getframe(1))  # noqa: SLF001
         place = f"{action} ({where})" if where else action
@@ -109,12 +104,8 @@ class Rendezvous:
         """Return the values of all tasks, in the order of their ranks.
 
         Those of one kind are numbered in the order of their calls. Messages name what it waits
-        for: ``to call predict()``.
-
-        Raises
-        ------
-        ClusterError
-            If a task does not exchange its value within half an hour.
+        for: ``to call predict()``. ClusterError is raised if a task does not exchange its value
+        within half an hour.
         """
         number = _exchanges[kind]
         _exchanges[kind] += 1

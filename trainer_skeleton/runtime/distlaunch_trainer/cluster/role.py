@@ -16,35 +16,19 @@ from typing import Any
 from distlaunch_trainer.errors import ClusterError
 
 _TRAINING_TYPES = ("chief", "master", "worker")
-
-
 _TYPES = (*_TRAINING_TYPES, "ps", "evaluator")
-
-
 _ADDRESS = re.compile(r"[^\s:]+:[0-9]+|\[[0-9A-Fa-f:.]+\]:[0-9]+")
 
 
 @dataclass(frozen=True)
 class Role:
-    """The place of this process in the cluster.
+    """The place of this process in the cluster."""
 
-    Attributes
-    ----------
-    name
-        The task: ``chief``, ``worker:0``, ``ps:0``, ``evaluator:0``. A ``master`` of old AI
-        Platform files is a ``chief``.
-    peers
-        Names of all training tasks, in the order of their ranks.
-    addresses
-        ``host:port`` of each of ``peers``; empty where there is no cluster.
-    parameter_servers
-        ``host:port`` of each parameter server.
-    """
-
+    # chief, worker:0, ps:0 or evaluator:0; a master of old AI Platform files is a chief.
     name: str = "chief"
-    peers: tuple[str, ...] = ("chief",)
-    addresses: tuple[str, ...] = ()
-    parameter_servers: tuple[str, ...] = ()
+    peers: tuple[str, ...] = ("chief",)  # all training tasks, in the order of their ranks
+    addresses: tuple[str, ...] = ()  # host:port of each of them; empty without a cluster
+    parameter_servers: tuple[str, ...] = ()  # host:port of each
 
     @property
     def rank(self) -> int:
@@ -75,13 +59,7 @@ class Role:
 
 
 def role_from(environ: Mapping[str, str]) -> Role:
-    """Read this process's role from ``TF_CONFIG`` in ``environ``.
-
-    Raises
-    ------
-    ClusterError
-        If ``TF_CONFIG`` is not JSON of the documented shape.
-    """
+    """Read this process's role from ``TF_CONFIG``; ClusterError is raised if that is malformed."""
     text = environ.get("TF_CONFIG", "").strip()
     if not text:
         return Role()

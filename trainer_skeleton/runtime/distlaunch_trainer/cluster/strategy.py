@@ -13,12 +13,12 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.distribute.values import DistributedVariable
 
-from distlaunch_trainer.errors import ClusterError, ModelError, summarize
+from distlaunch_trainer.errors import ClusterError, DeviceError, ModelError, summarize
 from distlaunch_trainer.options import Settings
 from distlaunch_trainer.task.messages import counted
 
-from .devices import check_same_devices
-from .peers import PeerWatchdog
+from .peers import watch_peers
+from .rendezvous import Rendezvous
 from .role import Role
 from .virtual_devices import as_worker_devices, replica_devices
 
@@ -32,20 +32,8 @@ _CROSS_DEVICE_OPS: dict[str, Callable[[], tf.distribute.CrossDeviceOps]] = {
 def connect(role: Role, settings: Settings | None = None) -> tf.distribute.Strategy:
     """Make the strategy for ``role``; a cluster waits until every peer has come.
 
-    Parameters
-    ----------
-    role
-        The place of this task.
-    settings
-        ``strategy``, ``cross_device_ops`` and ``tpu`` count.
-
-    Raises
-    ------
-    ClusterError
-        If the strategy does not fit the cluster or the devices, the task is none that trains, or
-        the cluster cannot be formed.
-    DeviceError
-        If the tasks have different numbers of devices.
+    ClusterError is raised if the settings ``strategy``, ``cross_device_ops`` or ``tpu`` do not fit
+    the cluster or its devices, the task is none that trains, or the cluster cannot be formed.
     """
     _read_variables_as_numbers()
     settings = settings or Settings()
@@ -76,22 +64,7 @@ def connect(role: Role, settings: Settings | None = None) -> tf.distribute.Strat
 
 
 def choose(role: Role, requested: str | None, devices: Sequence[str]) -> str:
-    """Return the name of the strategy, as ``--strategy`` has it.
-
-    Parameters
-    ----------
-    role
-        The place of this task.
-    requested
-        The value of ``--strategy``, if any.
-    devices
-        The devices of this task that train.
-
-    Raises
-    ------
-    ClusterError
-        If the requested strategy is not for such a cluster, or the task does not train.
-    """
+    """Return the strategy for a task and its devices that train, named as ``--strategy`` is."""
     name = requested or _fitting(role, devices)
     several = f"TF_CONFIG names {role.num_workers} training tasks ({', '.join(role.peers)})"
     if name == "parameter-server":
@@ -133,23 +106,9 @@ def describe(strategy: tf.distribute.Strategy, role: Role) -> str:
 
 
 def check_same_strategy(model: Any, strategy: tf.distribute.Strategy, call: str) -> None:
-    """Check that a model, and this thread, train under a strategy of several replicas.
+    """Refuse a model or a thread without the cluster's strategy, if that has several replicas.
 
-    Otherwise each task would train by itself.
-
-    Parameters
-    ----------
-    model
-        A Keras model.
-    strategy
-        The strategy of the cluster.
-    call
-        What the model is used for, such as ``fit()``.
-
-    Raises
-    ------
-    ModelError
-        If not: its message names the model and the weight or the thread.
+    Each task would train by itself. `call` is what the model is used for, such as ``fit()``.
     """
     if strategy.num_replicas_in_sync == 1:
         return
@@ -214,15 +173,29 @@ def _multi_worker(role: Role, devices: list[str]) -> tf.distribute.Strategy:
             tf.distribute.cluster_resolver.SimpleClusterResolver(tf.train.ClusterSpec({})), options
         )
     os.environ.update(without_proxy(role, os.environ))
-    with PeerWatchdog(role), as_worker_devices(devices):
+    with watch_peers(role), as_worker_devices(devices):
         try:
             strategy = tf.distribute.MultiWorkerMirroredStrategy(_resolver(role), options)
         except (tf.errors.OpError, RuntimeError, ValueError) as error:
             raise ClusterError(
                 f"{role.name} could not join the cluster: {summarize(error)}"
             ) from error
-    check_same_devices(role.peers)
+    _check_same_devices(role, devices)
     return strategy
+
+
+def _check_same_devices(role: Role, devices: list[str]) -> None:
+    """Refuse tasks with different numbers of replicas, whose first collective would not end."""
+    of_tasks = Rendezvous(role).exchange("devices", devices, "to join the cluster")
+    if any(other != devices for other in of_tasks):
+        kind = "GPU" if any("GPU:0" in other for other in of_tasks) else "CPU"
+        counts = [sum(device.startswith(kind) for device in other) for other in of_tasks]
+        pairs = zip(role.peers, counts, strict=True)
+        numbers = ", ".join(f"{peer} has {count}" for peer, count in pairs)
+        raise DeviceError(
+            f"the tasks have different numbers of {kind}s ({numbers}): give all of them machines "
+            "with the same number of accelerators"
+        )
 
 
 def _tpu(name: str) -> tf.distribute.Strategy:

@@ -19,13 +19,11 @@ def make_virtual_devices(environ: Mapping[str, str]) -> None:
     """Divide the CPU into as many devices as ``DISTLAUNCH_DEVICES`` requests.
 
     To be called before TensorFlow uses a device.
-
-    Raises
-    ------
-    ClusterError
-        If the variable is not a whole number from 1.
     """
-    count = _requested(environ)
+    text = environ.get(VARIABLE) or "1"
+    if not re.fullmatch("[1-9][0-9]{0,2}", text):
+        raise ClusterError(f"{VARIABLE} must be a whole number from 1, got {text!r}")
+    count = int(text)
     if count > 1 and len(replica_devices()) != count:  # of a second run in one process, there are
         cpu = tf.config.list_physical_devices("CPU")[0]
         configurations = [tf.config.LogicalDeviceConfiguration()] * count
@@ -63,10 +61,3 @@ def as_worker_devices(devices: list[str]) -> Iterator[None]:
         yield
     finally:
         extended._initialize_local_devices = original  # noqa: SLF001
-
-
-def _requested(environ: Mapping[str, str]) -> int:
-    text = environ.get(VARIABLE) or "1"
-    if not re.fullmatch("[1-9][0-9]{0,2}", text):
-        raise ClusterError(f"{VARIABLE} must be a whole number from 1, got {text!r}")
-    return int(text)

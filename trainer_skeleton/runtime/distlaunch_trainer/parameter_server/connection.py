@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from distlaunch_trainer.cluster.peers import PeerWatchdog
+from distlaunch_trainer.cluster.peers import watch_peers
 from distlaunch_trainer.cluster.role import Role
 from distlaunch_trainer.cluster.strategy import without_proxy
 from distlaunch_trainer.errors import ClusterError, summarize
@@ -141,7 +141,7 @@ def connect_to_servers(role: Role, settings: Settings) -> Servers:
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         cluster, task_type="chief", task_id=0, rpc_layer="grpc"
     )
-    with PeerWatchdog(all_tasks(role)):
+    with watch_peers(all_tasks(role)):
         try:
             strategy = tf.distribute.ParameterServerStrategy(resolver)
             coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
