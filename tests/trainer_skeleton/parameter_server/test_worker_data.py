@@ -12,9 +12,12 @@ from distlaunch_trainer.cluster.role import Role
 from distlaunch_trainer.errors import DataError
 from distlaunch_trainer.input.data_setup import load_data
 from distlaunch_trainer.input.examples.arrays import Arrays
+from distlaunch_trainer.input.records.records import Records
 from distlaunch_trainer.options import Settings
 from distlaunch_trainer.parameter_server.worker_data import worker_batches
 from distlaunch_trainer.report.report import Report
+
+from ..conftest import write_records  # noqa: TID252
 
 EXAMPLES, BATCH = 690, 100
 STEPS = 7
@@ -65,11 +68,23 @@ def generator():
         yield np.zeros((BATCH, 1)), np.zeros((BATCH, 1))
 
 
-@pytest.mark.parametrize("training", [python_map, generator])
-def test_python_code_is_refused_as_workers_have_none(training):
-    settings = Settings(steps_per_epoch=3)
+def records():
+    write_records(Path("data.tfrecord"), [b"1"] * BATCH)
+
+    def parse(record):
+        number = tf.py_function(lambda text: float(text.numpy()), [record], tf.float32)
+        return tf.reshape(number, [1]), 0
+
+    return Records("data.tfrecord", parse)
+
+
+@pytest.mark.parametrize("training", [python_map, generator, records])
+def test_python_code_is_refused_as_workers_have_none(training, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = Settings(steps_per_epoch=3, batch_size=BATCH)
     cluster = Cluster(Role(), tf.distribute.get_strategy())
     options = {"start": None, "training": training, "validation": lambda: None}
     data = load_data(settings, cluster, str(Path()), Report(Role(), ""), **options).training
-    with pytest.raises(DataError, match="worker of parameter servers cannot run"):
-        worker_batches(data, shuffles=False)
+    for shuffles in (False, True):
+        with pytest.raises(DataError, match="worker of parameter servers cannot run"):
+            worker_batches(data, shuffles=shuffles)

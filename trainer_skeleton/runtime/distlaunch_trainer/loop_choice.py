@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import keras
 
+from .errors import ModelError
 from .input.data_setup import TrainingData
 from .loop.callbacks import Callbacks
 from .loop.loop import Loop
 from .loop.loop_options import LoopOptions, StepTools, TaskServices
 from .loop.measurements import Measurements
 from .parameter_server.coordinator_loop import CoordinatorLoop
-from .parameter_server.worker_step import check_has_no_step
 from .report.profile import Profile
 from .run_start import JoinedRun
 from .step.custom_steps import TrainStep
@@ -67,7 +67,11 @@ def create_loop(
         single_steps=settings.check_numerics,
     )
     if joined.servers is not None:
-        check_has_no_step(train_step)
+        if train_step is not None:
+            raise ModelError(
+                "a train_step of your own is for workers that train in step: with parameter "
+                "servers, leave it out and override compute_loss() of the model"
+            )
         if settings.profile or settings.scalars_every or settings.gradient_norm:
             joined.report.warn(
                 "parameter servers ignore --profile, --scalars-every and --gradient-norm"

@@ -19,7 +19,7 @@ from .input.downloads import share_downloads
 from .input.run_options import resolve_option
 from .loop.evaluation import read_checkpoint
 from .options import Settings
-from .parameter_server.connection import Servers, chief_alone, connect_to_servers, coordinates
+from .parameter_server.connection import Servers, connect_to_servers, coordinates
 from .report.report import Report
 from .saving.checkpoints import Checkpoint, Checkpoints, agreed_state
 from .step import random_draws
@@ -135,7 +135,7 @@ def _connect(role: Role, settings: Settings, report: Report) -> tuple[Cluster, S
     servers = None if settings.evaluate else connect_to_servers(role, settings)
     if servers is not None:  # with --evaluate the chief evaluates alone
         report.log(servers.describe())
-    return Cluster(chief_alone(role), tf.distribute.get_strategy()), servers
+    return Cluster(Role(role.name), tf.distribute.get_strategy()), servers
 
 
 def _make_folders(folders: Folders, role: Role) -> None:

@@ -61,13 +61,7 @@ def all_tasks(role: Role) -> Role:
 
 
 def cluster_spec(role: Role) -> tf.train.ClusterSpec:
-    """Return the cluster for TensorFlow.
-
-    Raises
-    ------
-    ClusterError
-        If it has no chief, or no worker.
-    """
+    """Return the cluster for TensorFlow, if it has a chief and a worker."""
     by_type = all_tasks(role).addresses_by_type()
     for kind in ("chief", "worker"):
         if kind not in by_type:
@@ -76,11 +70,6 @@ def cluster_spec(role: Role) -> tf.train.ClusterSpec:
                 f"least one worker trains; add one (distlaunch local: --workers 2 or more)"
             )
     return tf.train.ClusterSpec(by_type)
-
-
-def chief_alone(role: Role) -> Role:
-    """Return the chief's role in a cluster of its own: it evaluates and saves alone."""
-    return Role(role.name)
 
 
 def coordinates(role: Role, settings: Settings) -> bool:
@@ -125,14 +114,7 @@ def prepare_environment(role: Role) -> None:
 
 
 def connect_to_servers(role: Role, settings: Settings) -> Servers:
-    """Connect the chief to all workers and parameter servers, waiting for them.
-
-    Raises
-    ------
-    ClusterError
-        If an option does not fit, the cluster is incomplete or cannot be formed, or workers have
-        several GPUs.
-    """
+    """Connect the chief to all workers and parameter servers, waiting for them."""
     _check_options(settings)
     cluster = cluster_spec(role)
     prepare_environment(role)

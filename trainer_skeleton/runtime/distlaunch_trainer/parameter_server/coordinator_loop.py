@@ -18,17 +18,10 @@ from .connection import Servers
 from .lost_workers import LostWorkers
 from .schedule import LOST_TASK
 from .server_runner import ServerRunner
-from .worker_data import explained_python
 
 
 class CoordinatorLoop(Loop):
-    """The loop of one task, the chief, whose steps are those of workers.
-
-    Raises
-    ------
-    ModelError
-        If a callback needs batches.
-    """
+    """The loop of one task, the chief, whose steps are those of workers."""
 
     def __init__(
         self,
@@ -54,14 +47,8 @@ class CoordinatorLoop(Loop):
         )
 
     def run(self) -> Progress:
-        """Train as `Loop.run`, with the variables as they are now.
-
-        Raises
-        ------
-        TrainerError
-            Also if the model or the data cannot be used so, or a server is lost.
-        """
-        with self._lost_servers(), explained_python():
+        """Train as `Loop.run`, with the variables as they are now."""
+        with self._lost_servers():
             self._server_runner.start(self._data)
             with LostWorkers(self._servers.workers):
                 return super().run()
@@ -80,12 +67,5 @@ class CoordinatorLoop(Loop):
             names = ", ".join(self._servers.lost()) or "a parameter server"
             raise TrainerError(
                 f"{names} is gone, and variables with it: a restart resumes from the last "
-                f"checkpoint (step {self._saved_step})"
+                "checkpoint"
             ) from error
-
-    @property
-    def _saved_step(self) -> int:
-        history = self._state.progress.history
-        every, step = self._options.checkpoint_every, self._state.progress.step
-        last = history[-1]["step"] if history else 0
-        return max(last, step // every * every if every else 0)

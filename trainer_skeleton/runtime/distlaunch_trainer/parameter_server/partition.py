@@ -33,14 +33,7 @@ def is_elementwise(optimizer: keras.optimizers.Optimizer) -> bool:
 def part_bounds(shape: Sequence[int], itemsize: int, servers: int) -> list[tuple[int, int]]:
     """Return the first row, and one past the last, of each part of a variable.
 
-    Parameters
-    ----------
-    shape
-        Of the variable.
-    itemsize
-        Bytes of a number.
-    servers
-        Number of parameter servers: a variable has as many parts at most.
+    A number of it has `itemsize` bytes; there are as many parts as servers at most.
     """
     rows = shape[0] if shape else 1
     size = prod(shape) * itemsize

@@ -57,15 +57,7 @@ class ServerRunner:
         self._last_event = 0.0
 
     def start(self, data: TrainingData) -> None:
-        """Copy the variables to the servers, and have the workers open the data.
-
-        Raises
-        ------
-        ModelError
-            If the model cannot be trained so.
-        DataError
-            If the data are made by Python code.
-        """
+        """Copy the variables to the servers, and have the workers open the data."""
         servers = self._servers
         self._variables = ServerVariables(
             self._model, servers.strategy, len(servers.role.parameter_servers)

@@ -89,10 +89,9 @@ class ServerVariables:
 
         `step` is the number of steps done.
         """
+        keras_optimizers.iteration_counter(self.optimizer).assign(step)
         for copy, value in zip(self._copies, self._read(), strict=True):
             copy.original.assign(value)
-        keras_optimizers.iteration_counter(self.optimizer).assign(step)
-        self._counter.original.assign(step)
 
     def push(self, before: Mapping[int, np.ndarray]) -> None:
         """Copy to the servers what has changed in the chief's copy since `values` was `before`."""
@@ -105,11 +104,6 @@ class ServerVariables:
     def values(self) -> dict[int, np.ndarray]:
         """Return the values of the chief's model and optimizer, by the id of the variable."""
         return {id(copy.original): _value(copy.original) for copy in self._copies}
-
-    @property
-    def _counter(self) -> _Copy:
-        counter = keras_optimizers.iteration_counter(self.optimizer)
-        return next(copy for copy in self._copies if copy.parts[0] is counter)
 
     def _values(self) -> list[tf.Tensor]:
         return [tf.identity(copy.value()) for copy in self._copies]

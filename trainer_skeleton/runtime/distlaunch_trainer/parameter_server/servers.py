@@ -39,11 +39,6 @@ def serve(role: Role, options: argparse.Namespace) -> NoReturn:
 
     The exit code is 0 if the chief has written ``summary.json`` since, 143 after SIGTERM, and 1 if
     the chief is gone: a platform then starts the task again.
-
-    Raises
-    ------
-    ClusterError
-        If the server cannot start, or the chief does not come.
     """
     job_dir = folders_from(options.job_dir, os.environ).job
     if options.evaluate:
@@ -81,27 +76,24 @@ def _wait_for_chief(role: Role, chief: str, summary: _Summary) -> None:
                 f"{role.name}: chief ({chief}) did not come within {limit:.0f} s: see whether that "
                 "task runs and its address can be reached (DISTLAUNCH_PEER_TIMEOUT sets the limit)"
             )
-        _sleep(_POLL_SECONDS, summary)
+        _sleep(summary)
 
 
 def _wait_for_end(chief: str, summary: _Summary) -> None:
     """Return when the chief has not answered for some time."""
     last_seen = time.monotonic()
     while time.monotonic() < last_seen + _CHIEF_GONE_SECONDS:
-        _sleep(_POLL_SECONDS, summary)
+        _sleep(summary)
         if listens(chief):
             last_seen = time.monotonic()
         elif summary.is_new():
             return
 
 
-def _sleep(seconds: float, summary: _Summary) -> None:
-    """Sleep while SIGTERM is blocked; end when it is sent."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if stop_signal.is_pending():
-            _end(0 if summary.is_new() else stop_signal.STOPPED)
-        time.sleep(0.1)
+def _sleep(summary: _Summary) -> None:
+    """Sleep for a second; end when SIGTERM is sent."""
+    if stop_signal.sleep(_POLL_SECONDS):
+        _end(0 if summary.is_new() else stop_signal.STOPPED)
 
 
 class _Summary:

@@ -30,11 +30,6 @@ class WorkerStep:
 
     The chief's model is called with values from the servers in place of its own, so nothing of it
     changes. What the step adds to the metrics is returned for the chief to sum.
-
-    Raises
-    ------
-    ModelError
-        If the model has steps of its own, or accumulates gradients.
     """
 
     def __init__(
@@ -92,21 +87,6 @@ class WorkerStep:
         counts = [scope.get_current_value(v) for v in self._metrics.variables]
         parts = [share.loss_to_report, local_rows, *counts]
         return tf.concat([tf.reshape(tf.cast(part, tf.float64), [-1]) for part in parts], 0)
-
-
-def check_has_no_step(step: Any) -> None:
-    """Refuse a training step that is a function of the user.
-
-    Raises
-    ------
-    ModelError
-        Unless it is None.
-    """
-    if step is not None:
-        raise ModelError(
-            "a train_step of your own is for workers that train in step: with parameter servers, "
-            "leave it out and override compute_loss() of the model"
-        )
 
 
 def _check_can_train(model: keras.Model) -> None:

@@ -44,12 +44,12 @@ def end_if_pending() -> None:
         _end()
 
 
-def sleep(seconds: float) -> None:
-    """Sleep while SIGTERM is blocked; end this process when it is sent."""
+def sleep(seconds: float) -> bool:
+    """Sleep while SIGTERM is blocked, until it is sent; return whether it was."""
     until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        end_if_pending()
+    while time.monotonic() < until and not is_pending():
         time.sleep(_POLL_SECONDS)
+    return is_pending()
 
 
 class StopSignal(AbstractContextManager):
