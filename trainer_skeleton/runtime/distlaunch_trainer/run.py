@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from .cluster.strategy import check_same_strategy
+from .errors import DataError
 from .evaluator_task.continuous_evaluation import ContinuousEvaluation
 from .evaluator_task.evaluator_status import ChiefSide, has_evaluator
 from .input.data_setup import TrainingData, load_data, load_evaluation_data
@@ -41,7 +42,7 @@ from .run_facts import (
     run_summary,
 )
 from .run_start import join_run
-from .saving.best_model import export_callback
+from .saving.best_model import BestModel, ExportBest
 from .saving.model_files import files_in, save_model, serialization_problem
 from .step.custom_steps import TrainStep
 from .step.model_replicas import ModelReplicas
@@ -233,14 +234,13 @@ class Run(AbstractContextManager):
                 return ContinuousEvaluation(self._joined, model, data.training).run()
         callbacks = checked_callbacks(callbacks)
         if self._settings.export and not has_evaluator(os.environ):
-            export = export_callback(
-                model,
-                self._settings,
-                self._folders.job,
-                self._report,
-                has_validation=data.validation is not None,
-            )
-            callbacks += [export] if self.is_chief else []
+            if data.validation is None:
+                raise DataError(
+                    "--export best needs validation() in trainer/data.py: it has none, or returned "
+                    "None"
+                )
+            best = BestModel(model, self._settings, self._folders.job, self._report)
+            callbacks += [ExportBest(best)] if self.is_chief else []
         self._report.layers(model)
         if self._settings.histograms and self.is_chief:
             callbacks.append(histogram_callback(model, self._report))

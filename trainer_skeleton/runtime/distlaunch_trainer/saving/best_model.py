@@ -11,7 +11,7 @@ from typing import Any
 import keras
 
 from distlaunch_trainer import keras_compat
-from distlaunch_trainer.errors import DataError, ModelError
+from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.options import Settings
 from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.task.storage import (
@@ -31,13 +31,7 @@ _FACTS = "evaluation.json"  # complete if it is there
 
 
 class BestModel:
-    """Writes a model if it is better than those before, by the metric that the options name.
-
-    Raises
-    ------
-    ModelError
-        If the model has no such metric, or Keras does not know whether it is to be low or high.
-    """
+    """Writes a model if it is better than those before, by the metric that the options name."""
 
     def __init__(
         self, model: keras.Model, settings: Settings, job_dir: str, report: Report
@@ -108,25 +102,6 @@ class BestModel:
                 "low or high: correct the name, or add --export-mode min or --export-mode max"
             )
         return "max" if direction == "up" else "min"
-
-
-def export_callback(
-    model: keras.Model, settings: Settings, job_dir: str, report: Report, *, has_validation: bool
-) -> keras.callbacks.Callback:
-    """Return a callback for the chief that exports the best model, where no evaluator does it.
-
-    Raises
-    ------
-    DataError
-        If there are no validation data.
-    ModelError
-        If the metric cannot be used.
-    """
-    if not has_validation:
-        raise DataError(
-            "--export best needs validation() in trainer/data.py: it has none, or returned None"
-        )
-    return ExportBest(BestModel(model, settings, job_dir, report))
 
 
 class ExportBest(keras.callbacks.Callback):

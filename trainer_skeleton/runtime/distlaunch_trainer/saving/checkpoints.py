@@ -35,7 +35,7 @@ from distlaunch_trainer.task.storage import (
     new_file,
     read_if_there,
     read_whole,
-    remove_files,
+    remove,
     write_whole,
 )
 from distlaunch_trainer.training_state import TrainingState
@@ -117,10 +117,7 @@ class Checkpoints(AbstractContextManager):
     def latest(self) -> Checkpoint | None:
         """Return the latest complete checkpoint, or None if there is none at all.
 
-        Raises
-        ------
-        StorageError
-            If all checkpoints are damaged, or one has another format.
+        StorageError is raised if all checkpoints are damaged, or one has another format.
         """
         is_damaged = False
         for name in reversed(list(self._names)):
@@ -175,7 +172,7 @@ class Checkpoints(AbstractContextManager):
         step = checkpoint.state.progress.step
         name = _unused_name(self._names, step)
         path = join(self.folder, name)
-        make_new_folder(path)
+        make_new_folder(path)  # what another run has written is not overwritten
         try:
             _write_values(path, checkpoint.values)
             manifest = {
@@ -187,7 +184,7 @@ class Checkpoints(AbstractContextManager):
             write_whole(join(path, _MANIFEST), json.dumps(manifest).encode())
         except StorageError:
             with suppress(StorageError):
-                remove_files(path, _MANIFEST, _VALUES)
+                remove(path)
             raise
         self._report.event("checkpoint", step=step, path=path)
         self._replace_by(name)
@@ -205,10 +202,7 @@ class Checkpoints(AbstractContextManager):
     def read(self, name: str) -> Checkpoint | None:
         """Return a checkpoint by the name of its folder, or None for an unfinished save.
 
-        Raises
-        ------
-        StorageError
-            If it is damaged or has another format.
+        StorageError is raised if it is damaged or has another format.
         """
         path = join(self.folder, name)
         text = read_if_there(join(path, _MANIFEST))
@@ -216,8 +210,12 @@ class Checkpoints(AbstractContextManager):
             return None
         try:
             manifest = json.loads(text)
-            if manifest.get("format", 1) != FORMAT:
-                raise _FormatError(_format_message(path, manifest.get("format", 1)))
+            if (version := manifest.get("format", 1)) != FORMAT:
+                raise _FormatError(
+                    f"the checkpoint {path} has format {version}, this trainer reads format "
+                    f"{FORMAT}: resume with the version of distlaunch that wrote it, or "
+                    "--no-resume to start from scratch"
+                )
             values = _read_values(path, manifest["types"])
             return Checkpoint(TrainingState.of(manifest["state"]), manifest["model"], values)
         except _DAMAGES as error:
@@ -225,7 +223,8 @@ class Checkpoints(AbstractContextManager):
 
     def _remove(self, name: str) -> None:
         """Remove a checkpoint, its manifest first."""
-        remove_files(join(self.folder, name), _MANIFEST, _VALUES)
+        remove(join(self.folder, name, _MANIFEST))
+        remove(join(self.folder, name))
         self._names.remove(name)
 
 
@@ -234,13 +233,6 @@ class _FormatError(StorageError):
 
 
 _DAMAGES = (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile)
-
-
-def _format_message(path: str, version: object) -> str:
-    return (
-        f"the checkpoint {path} has format {version}, this trainer reads format {FORMAT}: resume "
-        f"with the version of distlaunch that wrote it, or --no-resume to start from scratch"
-    )
 
 
 def _step_and_number(name: str) -> tuple[int, int]:

@@ -78,19 +78,7 @@ def save_model(model: keras.Model, folder: str, report: Report) -> list[str]:
     ``model.keras`` is in the folder before the SavedModel is written, which can fail for more
     reasons. If Keras cannot write one of them, a warning is printed; the weights are written in
     place of ``model.keras``. An earlier model in the folder is kept until ``model.keras`` is beside
-    it.
-
-    Returns
-    -------
-    list of str
-        The files that were written; a SavedModel is named by its ``saved_model.pb``.
-
-    Raises
-    ------
-    StorageError
-        If the folder cannot be written.
-    ModelError
-        If Keras can write none of them.
+    it. The names of what was written are returned, of a SavedModel ``saved_model.pb``.
     """
     problems: list[str] = []
     with portable_schedules(model):

@@ -3,6 +3,8 @@
 Neither a bucket nor its mount can rename a folder, so the files of a model are written one by one,
 and the file that readers look for is the last. In a bucket a file is visible when it is closed, and
 a folder is a prefix of names. Each call is one or more requests, so there are as few as possible.
+
+What fails is raised as StorageError, in one line with the path.
 """
 
 from __future__ import annotations
@@ -65,13 +67,7 @@ def _remedy(path: str, reason: str) -> str:
 
 
 def make_folder(path: str) -> None:
-    """Create a folder, and check that it can be written.
-
-    Raises
-    ------
-    StorageError
-        If it cannot.
-    """
+    """Create a folder, and check that it can be written."""
     with explained("cannot write the folder", path):
         if is_remote(path):
             # The object of an empty folder, for which ``makedirs`` makes many requests.
@@ -84,26 +80,14 @@ def make_folder(path: str) -> None:
 
 
 def make_new_folder(path: str) -> None:
-    """Create a folder that does not exist; in a bucket nothing is to be done.
-
-    Raises
-    ------
-    StorageError
-        If it cannot be created, or exists.
-    """
+    """Create a folder, which must not exist; in a bucket nothing is to be done."""
     if not is_remote(path):
         with explained("cannot write", path):
             Path(path).mkdir(parents=True)
 
 
 def write_whole(path: str, data: bytes) -> None:
-    """Write a file that becomes visible when it is complete.
-
-    Raises
-    ------
-    StorageError
-        If it cannot be written.
-    """
+    """Write a file that becomes visible when it is complete."""
     with explained("cannot write", path):
         if is_remote(path):
             with tf.io.gfile.GFile(path, "wb") as file:
@@ -125,25 +109,13 @@ def _discard(partial: Path) -> None:
 
 
 def read_whole(path: str) -> bytes:
-    """Return a file's bytes.
-
-    Raises
-    ------
-    StorageError
-        If it cannot be read.
-    """
+    """Return a file's bytes."""
     with explained("cannot read", path):
         return _read(path)
 
 
 def read_if_there(path: str) -> bytes | None:
-    """Return a file's bytes, or None if there is no such file.
-
-    Raises
-    ------
-    StorageError
-        If it cannot be read.
-    """
+    """Return a file's bytes, or None if there is no such file."""
     with explained("cannot read", path):
         try:
             return _read(path)
@@ -159,7 +131,7 @@ def _read(path: str) -> bytes:
 
 @contextlib.contextmanager
 def new_file(path: str) -> Iterator[BinaryIO]:
-    """Open a file to write from its beginning to its end."""
+    """Open a file to write from its beginning to its end; OSErrors are left to the caller."""
     _make_folder_of(path)
     with tf.io.gfile.GFile(path, "wb") if is_remote(path) else Path(path).open("wb") as file:
         yield file
@@ -175,11 +147,6 @@ def publish(folder: Path, destination: str, last: str, obsolete: Collection[str]
 
     The files that were published before are kept until all new files are beside them. Then the old
     ``last`` and the files named ``obsolete`` are removed first, so that no reader sees a mixture.
-
-    Raises
-    ------
-    StorageError
-        If a file cannot be written.
     """
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
     names.sort(key=lambda name: name == last)
@@ -236,13 +203,7 @@ def scratch_folder(destination: str) -> Iterator[Path]:
 
 
 def names_in(folder: str) -> list[str]:
-    """Return the names in a folder; none if there is no folder.
-
-    Raises
-    ------
-    StorageError
-        If it cannot be listed.
-    """
+    """Return the names in a folder; none if there is no folder."""
     with explained("cannot list", folder):
         try:
             return sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder))
@@ -260,13 +221,3 @@ def remove(path: str) -> None:
                 tf.io.gfile.remove(path)
         except tf.errors.NotFoundError:
             return
-
-
-def remove_files(folder: str, *names: str) -> None:
-    """Remove these files of a folder in this order, then the folder; missing ones are ignored."""
-    with explained("cannot remove", folder):
-        for name in names:
-            with contextlib.suppress(tf.errors.NotFoundError):
-                tf.io.gfile.remove(join(folder, name))
-    if not is_remote(folder):
-        remove(folder)
