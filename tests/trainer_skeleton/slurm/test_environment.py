@@ -81,6 +81,13 @@ def test_without_a_cluster_there_are_a_chief_and_workers():
     assert config["task"] == {"type": "worker", "index": 0, "cloud": "slurm-12"}
 
 
+@pytest.mark.parametrize("distribution", ["", "block:cyclic", "cyclic,Pack"])
+def test_the_order_of_a_task_per_node_is_that_of_the_nodes(distribution):
+    step = {"SLURM_STEP_NODELIST": "n[1-3]", "SLURM_STEP_TASKS_PER_NODE": "1(x3)"}
+    hosts = _hosts(variables(**step, SLURM_DISTRIBUTION=distribution))
+    assert [host.partition(":")[0] for host in hosts] == ["n1", "n2", "n3"]
+
+
 def test_a_task_without_gpus_leaves_those_of_the_step_idle():
     cluster = json.dumps({"chief": 1, "worker": 1, "ps": 1})
     gpus = json.dumps({"chief": 4, "worker": 4, "ps": 0})
@@ -97,6 +104,7 @@ def test_a_task_without_gpus_leaves_those_of_the_step_idle():
         ({"SLURM_PROCID": ""}, "no task of a Slurm step"),
         ({"SLURM_STEP_NODELIST": ""}, "no task of a Slurm step"),
         ({"SLURM_STEP_TASKS_PER_NODE": "3"}, "Slurm lists 2 nodes, and tasks of 1"),
+        ({"SLURM_DISTRIBUTION": "cyclic"}, "pass --distribution=block to srun"),
         ({"DISTLAUNCH_CLUSTER": '{"chief": 1}'}, "pass --ntasks=1"),
     ],
 )

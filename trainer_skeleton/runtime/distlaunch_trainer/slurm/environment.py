@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 
 from distlaunch_trainer.errors import ClusterError
-from distlaunch_trainer.slurm.hosts import expand_hosts, hosts_of_tasks, tasks_per_node
+from distlaunch_trainer.slurm.hosts import expand_hosts, tasks_per_node
 
 CLUSTER = "DISTLAUNCH_CLUSTER"
 """The variable with the number of tasks of each type, as JSON; default: a chief and workers."""
@@ -34,12 +34,8 @@ def task_names(cluster: Mapping[str, int]) -> list[str]:
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of a replica on Vertex AI for this task of a Slurm step.
 
-    TF_CONFIG is left out for a step of one task, as there.
-
-    Raises
-    ------
-    ClusterError
-        If this is no task of a step, or Slurm's variables do not fit the cluster.
+    TF_CONFIG is left out for a step of one task, as there. ClusterError is raised if this is no
+    task of a step, or Slurm's variables do not fit the cluster.
     """
     cluster, name, addresses = _addresses(environ)
     kind, _, index = name.partition(":")
@@ -97,7 +93,13 @@ def _addresses(environ: Mapping[str, str]) -> tuple[dict[str, int], str, dict[st
         ) from None
     if len(nodes) != len(counts):
         raise ClusterError(f"Slurm lists {len(nodes)} nodes, and tasks of {len(counts)}")
-    hosts = hosts_of_tasks(nodes, counts, environ.get("SLURM_DISTRIBUTION", ""))
+    # By default srun has tasks take turns (cyclic) where each has a node of its own.
+    distribution = environ.get("SLURM_DISTRIBUTION") or "block"
+    if max(counts) > 1 and not distribution.startswith("block"):
+        raise ClusterError(
+            f"srun distributes the tasks by {distribution}: pass --distribution=block to srun"
+        )
+    hosts = [node for node, count in zip(nodes, counts, strict=True) for _ in range(count)]
     default = {"chief": 1, "worker": len(hosts) - 1}
     cluster = json.loads(environ.get(CLUSTER) or "null") or default
     names = task_names(cluster)

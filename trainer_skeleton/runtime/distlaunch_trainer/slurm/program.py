@@ -19,7 +19,6 @@ FOLDER = "DISTLAUNCH_LAUNCH_FOLDER"
 OWN_FOLDERS = "DISTLAUNCH_OWN_FOLDERS"
 """The variable that is set where each task works in a copy of the working folder."""
 
-_NOT_FOUND, _NOT_RUNNABLE = 127, 126  # exit codes, as a shell gives them
 _LOOK = 1.0  # seconds between two looks at whether the chief is done
 _TIME_TO_END = 30.0  # seconds after the chief is done that a task which trains has to end
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -31,13 +30,6 @@ def run(program: Sequence[str], environ: Mapping[str, str]) -> int:
     With a launch's folder, its output goes to ``task-logs/attempt-N/TASK.log`` there, and how it
     ended to ``TASK.end.json``. A task that waits for others without an end, such as a parameter
     server, is ended after the chief.
-
-    Raises
-    ------
-    ClusterError
-        See `environment`.
-    OSError
-        If the folder cannot be written.
     """
     variables = environment(environ)
     inherited = {name: value for name, value in environ.items() if name != "TF_CONFIG"}
@@ -81,17 +73,9 @@ class _Task:
             signal.signal(number, lambda *_: None)
         started = time.time()
         with Path(f"{self._stem}.log").open("ab") as log:
-            try:
-                process = subprocess.Popen(
-                    [*program], env={**env}, cwd=work_dir, stdout=log, stderr=log
-                )
-            except OSError as problem:
-                log.write(f"{program[0]}: {problem.strerror}\n".encode())
-                is_missing = isinstance(problem, FileNotFoundError)
-                code = _NOT_FOUND if is_missing else _NOT_RUNNABLE
-                self._write_end(code, started)
-                return code
-            code = self._wait(process)
+            code = self._wait(
+                subprocess.Popen([*program], env={**env}, cwd=work_dir, stdout=log, stderr=log)
+            )
         self._write_end(code, started)
         return 0 if self._is_dispensable(code) else code if code >= 0 else 128 - code
 
