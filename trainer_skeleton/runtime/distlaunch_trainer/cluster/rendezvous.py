@@ -20,7 +20,7 @@ from tensorflow.python.eager import context
 
 from distlaunch_trainer.errors import ClusterError
 from distlaunch_trainer.task import messages
-from distlaunch_trainer.task.explain import script_location
+from distlaunch_trainer.task.explain import user_location
 
 if TYPE_CHECKING:
     from .role import Role
@@ -63,7 +63,7 @@ class Rendezvous:
         The action, such as ``predict()``, is named in messages. ClusterError is raised if another
         task does something else, or does not come within half an hour.
         """
-        where = script_location(sys._getframe(1))  # noqa: SLF001
+        where = user_location(sys._getframe(1), skips_package=True)  # noqa: SLF001
         place = f"{action} ({where})" if where else action
         if self._role.num_workers == 1:
             return place

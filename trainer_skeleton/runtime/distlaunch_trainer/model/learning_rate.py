@@ -30,17 +30,11 @@ _SETTERS = (keras.callbacks.LearningRateScheduler, keras.callbacks.ReduceLROnPla
 
 @dataclass(frozen=True)
 class RateOptions:
-    """The options of the learning rate, as a checkpoint keeps them.
+    """The options of the learning rate, as a checkpoint keeps them."""
 
-    Attributes
-    ----------
-    scale
-        With ``--scale-learning-rate`` the number of replicas when the run was started, else 0.
-    warmup_epochs, decay, decay_rate, decay_epochs
-        The values of these options; None for the default.
-    """
-
+    # With --scale-learning-rate the number of replicas when the run was started, else 0.
     scale: int = 0
+    # The values of these options, None for the default.
     warmup_epochs: float | None = None
     decay: str | None = None
     decay_rate: float | None = None
@@ -71,19 +65,7 @@ def resolve_rate_options(
 ) -> RateOptions:
     """Return the options of a run; one that is resumed keeps what it was started with.
 
-    Parameters
-    ----------
-    settings
-        The requested options.
-    saved
-        The options of the run that is resumed, if there is one.
-    replicas
-        Replicas of the cluster.
-
-    Raises
-    ------
-    PlanError
-        If they do not go together, or are others than before.
+    `saved` are the options of the run that is resumed, if there is one.
     """
     scales = settings.scale_learning_rate
     given = {name: getattr(settings, name) for name in _NAMES}
@@ -119,11 +101,6 @@ def build_schedule(
     """Return the schedule of options; steps are counted from the start of the run.
 
     ``base`` is the rate after the warm-up and before the decay.
-
-    Raises
-    ------
-    PlanError
-        If the warm-up is as long as the decay.
     """
     warmup = _steps(options.warmup_epochs or 0.0, steps_per_epoch)
     kind = options.decay
@@ -192,30 +169,8 @@ def set_rates(
 ) -> dict[str, Any] | None:
     """Scale the rate of each optimizer of a model, or give it a schedule on its own rate.
 
-    Parameters
-    ----------
-    model
-        A compiled model.
-    options
-        The options of the run.
-    run_options
-        ``learning_rate`` replaces the rate of ``model.optimizer``, if it is set.
-    epochs
-        Epochs in total.
-    log
-        Called with a line.
-
-    Returns
-    -------
-    dict or None
-        The schedules by the optimizer's name, for a checkpoint; None if there are none.
-
-    Raises
-    ------
-    ModelError
-        If an optimizer has a schedule already.
-    PlanError
-        If the options do not go together.
+    ``run_options.learning_rate`` replaces the rate of ``model.optimizer``, if it is set. The
+    schedules are returned by the optimizer's name, for a checkpoint; None if there are none.
     """
     serialized = {}
     for name, optimizer in find_optimizers(model).items():

@@ -24,19 +24,10 @@ _VARIABLES = (keras.Variable, tf.Variable)
 
 
 def build_model(model: keras.Model, batch_spec: Any) -> list[str]:
-    """Create all variables of a model; to be called in the strategy's scope.
+    """Create all variables of a compiled model; to be called in the strategy's scope.
 
-    Parameters
-    ----------
-    model
-        A compiled model.
-    batch_spec
-        The type of a batch, as ``train_step()`` is given it: a structure of ``tf.TensorSpec``.
-
-    Returns
-    -------
-    list of str
-        Warnings about the model's own ``train_step()``: what depends on the number of replicas.
+    `batch_spec` is a structure of ``tf.TensorSpec``, as ``train_step()`` gets it. Warnings are
+    returned about the model's own ``train_step()``: what depends on the number of replicas.
     """
     notes: list[str] = []
     with ExitStack() as changed:

@@ -22,26 +22,13 @@ _REMEDY = "use a new --job-dir, or --no-resume to start from scratch"
 _TRAINING_ARGUMENT = re.compile(
     r"name|trainable|dtype|seed|rate|stddev|momentum|\w*(initializer|regularizer|constraint)"
 )
-
 _LONGEST_LIST = 16  # a vocabulary is longer
 
 
 class ModelState:
     """The variables of a compiled model and all its optimizers.
 
-    Parameters
-    ----------
-    model
-        A built model, whose optimizers have created their variables.
-    strategy
-        The strategy that it was built in.
-    weights_only
-        Whether the variables of optimizers are left out.
-
-    Attributes
-    ----------
-    variables : dict of str to keras.Variable
-        The variables by name, each once, in the same order on every task.
+    The model is built in the strategy, and its optimizers have created their variables.
     """
 
     def __init__(
@@ -49,11 +36,12 @@ class ModelState:
         model: keras.Model,
         strategy: tf.distribute.Strategy,
         *,
-        weights_only: bool = False,
+        weights_only: bool = False,  # whether the variables of optimizers are left out
     ) -> None:
         self._model = model
         self._weights_only = weights_only
         self._optimizers = {} if weights_only else find_optimizers(model)
+        # By name, each once, in the same order on every task.
         self.variables = _named_variables(model, self._optimizers)
         # TensorFlow's variable of each replica of this task: to read or assign a distributed
         # variable takes ten times as long.
@@ -65,12 +53,7 @@ class ModelState:
     def describe(self) -> dict[str, Any]:
         """Return whose variables these are, as JSON can hold it.
 
-        Returns
-        -------
-        dict
-            ``model``, the class; ``optimizers``, a class for each attribute of the model;
-            ``layers``, a list of names, classes and arguments; ``variables``, a list of names,
-            data types and shapes.
+        ``optimizers`` has a class for each attribute of the model.
         """
         return {
             "model": type(self._model).__name__,
@@ -83,18 +66,7 @@ class ModelState:
         }
 
     def check_same(self, saved: Mapping[str, Any]) -> None:
-        """Check that a checkpoint is of this model and these optimizers.
-
-        Parameters
-        ----------
-        saved
-            What `describe` returned when the checkpoint was saved.
-
-        Raises
-        ------
-        ModelError
-            If not: its message names the optimizer, layer or variable that differs.
-        """
+        """Refuse a checkpoint of another model; `saved` is what `describe` returned then."""
         current = json.loads(json.dumps(self.describe()))  # tuples are lists, as in the file
         if self._weights_only:  # the first of a checkpoint's variables
             variables = saved["variables"][: len(current["variables"])]

@@ -12,13 +12,7 @@ from distlaunch_trainer.task.explain import from_user
 
 
 def create_compiled_model(create_model: Callable[[], keras.Model]) -> keras.Model:
-    """Return the model of a user's function.
-
-    Raises
-    ------
-    ModelError
-        If the function fails, or returns no compiled model.
-    """
+    """Return the compiled model that a user's function returns."""
     model = from_user("create_model()", create_model)
     if not isinstance(model, keras.Model):
         raise ModelError(

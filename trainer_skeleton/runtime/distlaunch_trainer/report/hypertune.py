@@ -39,11 +39,6 @@ class MetricFile:
         """Add the metrics of a step, one a line, and write the file.
 
         Vertex AI gets those that are finite.
-
-        Raises
-        ------
-        StorageError
-            If it cannot be written.
         """
         if self._path is None:
             return

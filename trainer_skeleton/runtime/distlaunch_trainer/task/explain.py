@@ -56,12 +56,9 @@ def from_user(name: str, function: Callable[[], Any]) -> Any:
 
 @contextlib.contextmanager
 def user_code(action: str) -> Iterator[None]:
-    """Turn an error of the user's code into one line with its location.
+    """Raise an error of the user's code as a ModelError with its location.
 
-    Raises
-    ------
-    ModelError
-        In place of every exception but a ``TrainerError`` and the loss of a peer.
+    A TrainerError and the loss of a peer are raised as they are.
     """
     try:
         yield
@@ -76,13 +73,10 @@ def user_code(action: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def model_build() -> Iterator[None]:
-    """Turn an error of Keras while it builds a compiled model for the data into one line.
+    """Raise an error of Keras while it builds a compiled model for the data as a ModelError.
 
-    Raises
-    ------
-    ModelError
-        It names ``compile()`` for an argument of it that is not valid: Keras reads losses and
-        metrics only as it builds the model.
+    It names ``compile()`` for an argument of it that is not valid: Keras reads losses and metrics
+    only as it builds the model.
     """
     with user_code("the model does not take what trainer/data.py gives"):
         try:
@@ -110,7 +104,7 @@ def final_message(error: Exception) -> str:
     if _is_lost_peer(error):
         time.sleep(_PEERS_FIRST_SECONDS)
         return "this task lost its peers: another task ended"
-    if _user_location(error):
+    if _location(error):
         return _reason(error)
     return f"unexpected {_reason(error)}; --debug shows where it comes from"
 
@@ -119,22 +113,11 @@ def final_message(error: Exception) -> str:
 def step_errors(
     bad_record: Callable[[], str | None], where: Callable[[], str] | None = None
 ) -> Iterator[None]:
-    """Turn TensorFlow's error of a step into one line: the bad record, or the reason and location.
+    """Raise TensorFlow's error of a step as a TrainerError: the bad record, or reason and location.
 
-    Parameters
-    ----------
-    bad_record
-        Searches all data of this task for a record that cannot be read or parsed. Called only if
-        reading or parsing failed.
-    where
-        Returns the task and the step, for the message.
-
-    Raises
-    ------
-    DataError
-        If there is such a record.
-    TrainerError
-        In place of every other error of TensorFlow's, but the loss of a peer.
+    `bad_record` searches all data of this task for a record that cannot be read or parsed; it is
+    called only if reading or parsing failed. `where` returns the task and the step. The loss of a
+    peer is raised as it is.
     """
     try:
         yield
@@ -173,17 +156,10 @@ def _is_of_input(error: tf.errors.OpError) -> bool:
 
 @contextlib.contextmanager
 def script_errors(remedy: Callable[[BaseException], str]) -> Iterator[None]:
-    """Turn an error that ends the user's script into one line with the script's file and line.
+    """Raise an error that ends the user's script as a TrainerError with the script's file and line.
 
-    Parameters
-    ----------
-    remedy
-        Returns how to fix an error, "" where that is not known.
-
-    Raises
-    ------
-    TrainerError
-        In place of every exception but ``TrainingStopped`` and the loss of a peer.
+    `remedy` returns how to fix an error, "" where that is not known. ``TrainingStopped`` and the
+    loss of a peer are raised as they are.
     """
     project = Path.cwd()  # which the script may leave
     try:
@@ -204,7 +180,7 @@ def script_errors(remedy: Callable[[BaseException], str]) -> Iterator[None]:
 
 
 def _reason(error: BaseException, location: str | None = None) -> str:
-    location = _user_location(error) if location is None else location
+    location = _location(error) if location is None else location
     if isinstance(error, tf.errors.OperatorNotAllowedInGraphError):
         return (
             f"{summarize(error).partition('. ')[0]}: use TensorFlow's operations, or define the "
@@ -245,7 +221,7 @@ def _out_of_memory(error: tf.errors.OpError) -> str:
         shape, dtype, device = match.groups()
         reason = f"out of memory on {device}: no room for a tensor of shape {shape}, type {dtype}"
     return (
-        f"{reason}{_user_location(error) or _operation(error)}: use a smaller --batch-size or "
+        f"{reason}{_location(error) or _operation(error)}: use a smaller --batch-size or "
         f"--global-batch-size, or a smaller batch() if training() returns a tf.data.Dataset"
     )
 
@@ -256,12 +232,7 @@ def _operation(error: BaseException) -> str:
     return f" (op {node[1]})" if node and "IteratorGetNext" not in node[1] else ""
 
 
-def _user_location(error: BaseException) -> str:
-    """Return the innermost location of the error in the project's files."""
-    return _location(error, Path.cwd(), is_script=False)
-
-
-def _location(error: BaseException, project: Path, *, is_script: bool) -> str:
+def _location(error: BaseException, project: Path | None = None, *, is_script: bool = False) -> str:
     """Return the innermost location of the error in a project's files.
 
     What the package raises where the user's code calls it, is an error of a script's line.
@@ -273,27 +244,13 @@ def _location(error: BaseException, project: Path, *, is_script: bool) -> str:
     return f" ({place})" if place else ""
 
 
-def user_location(frame: FrameType | None) -> str | None:
-    """Return the innermost line of the project that a thread runs, None if the package called it.
+def user_location(frame: FrameType, *, skips_package: bool = False) -> str | None:
+    """Return the innermost line of the project among a frame and its callers.
 
-    Parameters
-    ----------
-    frame
-        The thread's innermost frame.
+    None if there is none, or the package's code is called by it and not left out.
     """
-    return _innermost(_places(frame), skips_package=False)
-
-
-def script_location(frame: FrameType | None) -> str | None:
-    """Return the innermost line of the project among a frame and its callers, None if none is."""
-    return _innermost(_places(frame), skips_package=True)
-
-
-def _places(frame: FrameType | None) -> Iterator[tuple[str, int]]:
-    """Yield the file and line of a frame, and of its callers."""
-    while frame is not None:
-        yield frame.f_code.co_filename, frame.f_lineno
-        frame = frame.f_back
+    places = ((each.f_code.co_filename, line) for each, line in traceback.walk_stack(frame))
+    return _innermost(places, skips_package=skips_package)
 
 
 def _innermost(
