@@ -11,32 +11,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .fit.script import distributed_fit, fit_script
-    from .input.downloads import downloading
-    from .input.examples.arrays import Arrays
-    from .input.examples.csv_files import Csv
-    from .input.examples.image_folder import ImageFolder
-    from .input.examples.tfds import Tfds
-    from .input.preview import first_batch
-    from .input.records.records import Records
-    from .process import launch
-    from .run import Run
+    from .fit.script import distributed_fit as distributed_fit
+    from .fit.script import fit_script as fit_script
+    from .input.downloads import downloading as downloading
+    from .input.examples.arrays import Arrays as Arrays
+    from .input.examples.csv_files import Csv as Csv
+    from .input.examples.image_folder import ImageFolder as ImageFolder
+    from .input.examples.tfds import Tfds as Tfds
+    from .input.preview import first_batch as first_batch
+    from .input.records.records import Records as Records
+    from .process import launch as launch
+    from .run import Run as Run
 
 __version__ = "0.1.0"
-__all__ = [
-    "Arrays",
-    "Csv",
-    "ImageFolder",
-    "Records",
-    "Run",
-    "Tfds",
-    "distributed_fit",
-    "downloading",
-    "first_batch",
-    "fit_script",
-    "launch",
-]
-
 _MODULES = {
     "Arrays": "input.examples.arrays",
     "Csv": "input.examples.csv_files",
@@ -50,6 +37,7 @@ _MODULES = {
     "fit_script": "fit.script",
     "launch": "process",
 }
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

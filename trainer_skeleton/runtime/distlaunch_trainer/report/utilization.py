@@ -24,8 +24,8 @@ class Utilization:
         """Return shares since the last call, and memory in GiB now, by the names of scalars.
 
         ``cpu_cores`` is the mean number of cores that this process kept busy, ``cpu_machine`` the
-        share of all cores that were, ``memory_machine_gib`` what all
-        processes use. Of several GPUs it is the mean share and all memory.
+        share of all cores that were, ``memory_machine_gib`` what all processes use. Of several GPUs
+        it is the mean share and all memory.
         """
         before, cpu_before, machine_before = self._time, self._cpu, self._machine
         self._time, self._cpu, self._machine = time.monotonic(), _cpu_seconds(), _machine_ticks()

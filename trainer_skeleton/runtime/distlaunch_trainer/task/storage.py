@@ -98,14 +98,10 @@ def write_whole(path: str, data: bytes) -> None:
             partial.write_bytes(data)
             partial.replace(path)
         except OSError:
-            _discard(partial)
+            # This may fail too, e.g. where the folder is a file; the first error is reported.
+            with contextlib.suppress(OSError):
+                partial.unlink()
             raise
-
-
-def _discard(partial: Path) -> None:
-    # This may fail too, e.g. where the folder is a file: the first error is the one to report.
-    with contextlib.suppress(OSError):
-        partial.unlink()
 
 
 def read_whole(path: str) -> bytes:
