@@ -44,7 +44,8 @@ def prepare(task: str, environ: Mapping[str, str], *, allow_cpu: bool, memory_gr
     if warning:
         messages.warning(warning)
     if memory_growth:
-        allow_memory_growth()
+        for gpu in tf.config.list_physical_devices("GPU"):
+            tf.config.experimental.set_memory_growth(gpu, enable=True)
 
 
 def check_gpus(task: str, environ: Mapping[str, str], *, allow_cpu: bool) -> str | None:
@@ -94,12 +95,6 @@ def missing_gpu_reasons(
             f"cannot open {', '.join(missing)} (install tensorflow[and-cuda], and add its folders "
             "nvidia/*/lib to LD_LIBRARY_PATH)"
         )
-
-
-def allow_memory_growth() -> None:
-    """Let TensorFlow allocate GPU memory when it is needed instead of all of it at the start."""
-    for gpu in tf.config.list_physical_devices("GPU"):
-        tf.config.experimental.set_memory_growth(gpu, enable=True)
 
 
 def describe_devices() -> str:

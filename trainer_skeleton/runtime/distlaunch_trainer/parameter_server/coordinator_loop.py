@@ -15,7 +15,7 @@ from distlaunch_trainer.loop.loop_options import LoopOptions, StepTools, TaskSer
 from distlaunch_trainer.training_state import Progress
 
 from .connection import Servers
-from .lost_workers import LostWorkers
+from .lost_workers import watch_workers
 from .schedule import LOST_TASK
 from .server_runner import ServerRunner
 
@@ -50,7 +50,7 @@ class CoordinatorLoop(Loop):
         """Train as `Loop.run`, with the variables as they are now."""
         with self._lost_servers():
             self._server_runner.start(self._data)
-            with LostWorkers(self._servers.workers):
+            with watch_workers(self._servers.workers):
                 return super().run()
 
     def _open_reader(self) -> Reader:
