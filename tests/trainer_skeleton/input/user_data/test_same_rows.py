@@ -56,6 +56,15 @@ def test_python_and_random_operations_are_known():
     assert facts(lambda x, y: (tf.numpy_function(np.copy, [x], dtype), y)) == (True, False)
 
 
+def test_a_function_that_reads_a_lookup_table_is_not_random():
+    """Its call is an operation StatefulPartitionedCall."""
+    numbers = tf.constant([1, 2], tf.int64)
+    initializer = tf.lookup.KeyValueTensorInitializer(numbers, numbers)
+    table = tf.lookup.StaticHashTable(initializer, 0)
+    mapped = tf.data.Dataset.range(3).map(tf.function(table.lookup))
+    assert not facts_of(mapped).is_random
+
+
 def test_lines_that_give_each_task_other_rows_are_named(tmp_path, monkeypatch):
     (tmp_path / "train.py").write_text(
         "names = sorted(set(labels))\n"

@@ -17,7 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from distlaunch_trainer.errors import DataError
-from distlaunch_trainer.keras_compat.keras_random import operations_in
+from distlaunch_trainer.keras_compat.keras_random import is_random, operations_in
 from distlaunch_trainer.task.storage import is_remote
 
 IN_MEMORY = "memory"
@@ -127,9 +127,7 @@ def check_memory(needed: int) -> None:
 def check_not_random(parse: Any) -> None:
     """Refuse to cache what a compiled function drew by chance."""
     for node in operations_in(parse.graph):
-        if node.op.startswith(("Random", "Stateful", "TruncatedNormal", "SampleDistorted")) and (
-            not node.op.startswith("StatefulPartitionedCall")
-        ):
+        if is_random(node.op):
             raise DataError(
                 f"--cache would repeat the random numbers of trainer/data.py ({node.name}) in "
                 "every epoch: augment in the model, e.g. with keras.layers.RandomFlip, or leave "

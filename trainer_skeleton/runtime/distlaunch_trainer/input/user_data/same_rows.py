@@ -25,13 +25,12 @@ import tensorflow as tf
 from distlaunch_trainer.cluster.rendezvous import Rendezvous
 from distlaunch_trainer.errors import DataError
 from distlaunch_trainer.input.batch_rows import tensors_in
-from distlaunch_trainer.keras_compat.keras_random import operations_in
+from distlaunch_trainer.keras_compat.keras_random import is_random, operations_in
 from distlaunch_trainer.task.explain import project_path
 
 _ROWS = 64  # of a batch that are compared
 _SOURCE_ROWS = 1000
 _PYTHON = re.compile(r"PyFunc")
-_RANDOM = re.compile(r"(?<!Stateless)Random|Stateful|RngReadAndSkip|Multinomial")
 
 # Of shard(), take() and skip(), range(), and shuffle().
 _PARTS = ("_num_shards", "_index", "_count", "_start", "_stop", "_step", "_seed", "_seed2")
@@ -78,7 +77,7 @@ def facts_of(dataset: tf.data.Dataset) -> DataFacts:
         int(dataset.cardinality()),
         digest.hexdigest()[:15],
         any(map(_PYTHON.search, operations)),
-        any(map(_RANDOM.search, operations)),
+        any(map(is_random, operations)),
     )
 
 
