@@ -20,7 +20,7 @@ from distlaunch_trainer.input.order.plan import (
 )
 from distlaunch_trainer.input.user_data.python_data import generator_source, py_dataset_source
 from distlaunch_trainer.input.user_data.shard_policy import open_batches
-from distlaunch_trainer.input.user_data.user_dataset import BatchSource, dataset_source
+from distlaunch_trainer.input.user_data.user_dataset import NO_END, BatchSource, dataset_source
 from distlaunch_trainer.options import Settings
 from distlaunch_trainer.report.audit import Audit, is_audited
 from distlaunch_trainer.report.report import Report
@@ -316,8 +316,8 @@ def _resume_note(source: BatchSource, data: Data, step: int) -> str | None:
         return None
     if source.is_endless:
         return (
-            f"the {source.kind} {source.length_problem} and starts from its beginning when a run "
-            "is resumed: examples may be seen more often or less often than others"
+            f"the {source.kind} {NO_END}, and starts from its beginning when a run is resumed: "
+            "examples may be seen more often or less often than others"
         )
     if data.plan.steps and step % data.plan.steps == 0:
         return None
@@ -336,11 +336,9 @@ def _unshuffled(
     try:
         if isinstance(source, BatchSource):
             if source.is_endless:
-                remedy = "remove .repeat(), or end it with .take(n)"
-                if not source.is_shardable:  # not a tf.data.Dataset
-                    remedy = "return Arrays, or a tf.data.Dataset or PyDataset of known length"
                 raise DataError(
-                    f"the {source.kind} of the {name} data {source.length_problem}: {remedy}"
+                    f"the {source.kind} of the {name} data {NO_END}: remove .repeat(), end it with "
+                    ".take(n), or return Arrays or a PyDataset of known length"
                 )
             data = open_batches(source, options.shard_policy, setup.cluster, setup.report)
             return _with_static_rows(setup, data, source)
