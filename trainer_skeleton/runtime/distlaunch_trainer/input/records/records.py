@@ -67,20 +67,13 @@ class Records(Examples):
     ) -> RecordSource:
         """Index the files; a collective."""
         index = index_files(self.pattern, cluster, fallback_dir)
-        tasks = cluster.role.num_workers
-        return RecordSource(self, index, options, tasks)
+        return RecordSource(self, index, options, cluster.role.num_workers)
 
 
 class RecordSource(ExampleSource):
     """The examples of `Records`; an item is a serialized record."""
 
-    def __init__(
-        self,
-        records: Records,
-        index: Index,
-        options: InputOptions,
-        tasks: int,
-    ) -> None:
+    def __init__(self, records: Records, index: Index, options: InputOptions, tasks: int) -> None:
         super().__init__(records.class_weight)
         self._records = records
         self._files = files = index.files

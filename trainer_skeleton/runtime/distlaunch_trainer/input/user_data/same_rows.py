@@ -93,31 +93,16 @@ _numbers = itertools.count()  # all tasks compare the same data sets, in the sam
 
 
 class RowComparison:
-    """Compares the first batch of a data set with the other tasks'.
+    """Compares the first batch of a data set with the other tasks'."""
 
-    Parameters
-    ----------
-    rendezvous
-        Where the tasks exchange fingerprints.
-    warn
-        Is called with a warning.
-    facts
-        Those of the data set.
-    what
-        The data set, for messages: ``the data of fit()``.
-
-    Attributes
-    ----------
-    problem
-        How the batches differ, empty if they do not.
-    """
+    problem = ""  # how the batches differ, if they do
 
     def __init__(
         self,
         rendezvous: Rendezvous,
         warn: Callable[[str], None],
         facts: DataFacts,
-        what: str,
+        what: str,  # the data set, for messages: ``the data of fit()``
     ) -> None:
         self._rendezvous = rendezvous
         self._warn = warn
@@ -125,7 +110,6 @@ class RowComparison:
         self._name = f"rows/{next(_numbers)}"
         self._what = what
         self._is_done = False
-        self.problem = ""
 
     def after(self, position: tf.Tensor, data: Any, value: tf.Tensor) -> tf.Tensor:
         """Return a value when the tasks' batches at position 0 have been compared.
