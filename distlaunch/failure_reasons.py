@@ -241,10 +241,10 @@ _CAUSES = (
         "a disk is full",
         "free space where the job writes, or write less; on Vertex AI use a larger boot disk",
     ),
-    # TensorFlow: DataLossError; the trainer: DataError
+    # TensorFlow: DataLossError; the trainer: DataError, StorageError
     _Known(
         r"dataloss|corrupted record|cannot be parsed|cannot be read|no files? match"
-        r"|reading the data|truncated record",
+        r"|reading the data|cannot (read|list) the data|truncated record",
         "the data cannot be read",
         "see the file and record in the lines; write it again, or leave it out",
     ),

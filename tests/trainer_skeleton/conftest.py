@@ -9,9 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -41,18 +40,23 @@ def task_of(
     *,
     is_equal: bool = True,
 ) -> SimpleNamespace:
-    """Return a task of some that all come to the same values; their rows in a pass are counts."""
+    """Return a task of some that all have the same values; their batches in a pass are counts."""
     peers = tuple(f"worker:{number}" for number in range(tasks))
+
+    def exchange(kind: str, value: Any, waits_for: str) -> list[Any]:
+        if kind == "data" and counts:
+            return [{**value, "length": count} for count in counts]
+        return [value] * tasks
+
     return SimpleNamespace(
         replicas=tasks * replicas,
         local_replicas=replicas,
         replica_ids=range(rank * replicas, (rank + 1) * replicas),
         role=Role(peers[rank], peers),
         all_equal=lambda value: is_equal,
-        all_gather=lambda value: np.array(counts or [value] * tasks),
         rendezvous=SimpleNamespace(
             peers=peers,
-            exchange=lambda kind, value, waits_for: [value] * tasks,
+            exchange=exchange,
             exchange_once=lambda name, value, waits_for: [value] * tasks,
         ),
         needs_static_shapes=False,

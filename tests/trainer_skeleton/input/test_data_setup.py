@@ -179,7 +179,7 @@ def test_a_data_set_without_an_end_takes_steps_per_epoch(rows):
 
 
 def test_validation_data_without_an_end_are_refused(rows):
-    with pytest.raises(DataError, match=r"validation data has no end: remove .repeat\(\)"):
+    with pytest.raises(DataError, match=r"validation data has no end, .* remove .repeat\(\)"):
         deal(rows.batch(24), validation=rows.batch(24).repeat())
 
 
@@ -220,9 +220,9 @@ def test_generators_and_their_functions_are_data():
     for training in (batches(), batches):
         data, _ = deal(training, "--steps-per-epoch=3")
         assert (data.training.plan.global_batch, data.options.steps_per_epoch) == (5, 3)
-    with pytest.raises(DataError, match="generator has an unknown number of batches, so an"):
+    with pytest.raises(DataError, match="generator has no end, or none that is known, so an"):
         deal(batches())
-    message = "generator of the validation data has an unknown number of batches: return Arrays"
+    message = "generator of the validation data has no end, or none .* or return Arrays"
     with pytest.raises(DataError, match=message):
         deal(Arrays(X), validation=batches())
 

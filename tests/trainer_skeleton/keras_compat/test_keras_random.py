@@ -14,3 +14,10 @@ def test_making_the_generator_leaves_the_numbers_of_python_as_they_are():
     random.seed(3)
     keras_random.global_generator()
     assert random.getstate() == expected
+
+
+def test_operations_that_draw_other_numbers_each_time_are_known():
+    drawing = "RandomUniform", "StatefulUniform", "RngReadAndSkip", "LogUniformCandidateSampler"
+    others = "StatefulPartitionedCall", "StatelessRandomUniformV2", "StatelessMultinomial"
+    assert all(map(keras_random.is_random, drawing))
+    assert not any(map(keras_random.is_random, others))

@@ -151,7 +151,7 @@ def index_of(files: list[int]) -> Index:
 @settings(max_examples=10)
 @given(st.lists(st.integers(0, 90) | st.just(1), min_size=1, max_size=20), st.data())
 def test_every_record_is_entered_in_its_file(files, data):
-    table = _FileTable.of(index_of(files).files)
+    table = _FileTable(index_of(files).files)
     number = data.draw(st.integers(0, len(files) - 1).filter(lambda n: files[n]))
     record = data.draw(st.integers(0, files[number] - 1))
     offset, skipped = table.entry(tf.constant(number), tf.constant(record, tf.int64))

@@ -10,6 +10,7 @@ import threading
 from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -213,9 +214,15 @@ def test_only_regular_files_are_opened(data, records_of, make, kind):
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
     for path in (f"{tmp_path}/none", "ram://bucket/none"):
-        with pytest.raises(DataError) as refused:
+        with pytest.raises(StorageError, match=f"^cannot read the data {path}: "):
             scan(path, 0, 0)
-        assert str(refused.value).startswith(f"{path} cannot be read: ")
+
+
+def test_a_bucket_without_access_has_the_remedy(monkeypatch):
+    refused = tf.errors.PermissionDeniedError(None, None, "HTTP response code 403")
+    monkeypatch.setattr(tf.io.gfile, "glob", Mock(side_effect=refused))
+    with pytest.raises(StorageError, match=r"^cannot list the data gs://a/\*: .* log in with 'gcl"):
+        index_files("gs://a/*", None, "")
 
 
 def framed(data: bytes) -> bytes:

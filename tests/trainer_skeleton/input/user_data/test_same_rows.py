@@ -7,7 +7,12 @@ import pytest
 import tensorflow as tf
 
 from distlaunch_trainer.errors import DataError
-from distlaunch_trainer.input.user_data.same_rows import check_equal, facts_of, suspects
+from distlaunch_trainer.input.user_data.same_rows import (
+    check_equal,
+    facts_of,
+    facts_of_arrays,
+    suspects,
+)
 
 X = np.arange(10.0)
 
@@ -36,6 +41,14 @@ def test_data_sets_that_begin_with_other_rows_are_refused():
             check(one, other)
 
 
+def test_data_of_other_lengths_are_refused_with_the_lengths_of_the_tasks():
+    with pytest.raises(DataError, match=r"of batches of the data differ, 4 on chief and 3 on"):
+        check(rows().batch(3), rows().batch(4))
+    arrays = [facts_of_arrays([X[:count]], count) for count in (10, 9)]
+    with pytest.raises(DataError, match=r"numbers of rows of the Arrays differ, 10 on chief and 9"):
+        check_equal(arrays, ("chief", "worker:0"), "the Arrays", "rows")
+
+
 def test_files_may_be_in_another_folder_on_each_task():
     check(*(sources([f"{folder}/1", f"{folder}/2"]) for folder in ("/a", "/b")))
 
@@ -54,6 +67,15 @@ def test_python_and_random_operations_are_known():
         False,
     )
     assert facts(lambda x, y: (tf.numpy_function(np.copy, [x], dtype), y)) == (True, False)
+
+
+def test_a_function_that_reads_a_lookup_table_is_not_random():
+    """Its call is an operation StatefulPartitionedCall."""
+    numbers = tf.constant([1, 2], tf.int64)
+    initializer = tf.lookup.KeyValueTensorInitializer(numbers, numbers)
+    table = tf.lookup.StaticHashTable(initializer, 0)
+    mapped = tf.data.Dataset.range(3).map(tf.function(table.lookup))
+    assert not facts_of(mapped).is_random
 
 
 def test_lines_that_give_each_task_other_rows_are_named(tmp_path, monkeypatch):

@@ -192,15 +192,28 @@ def test_without_a_policy_idle_tasks_and_equal_data_are_warned_of():
     warnings = []
     report = SimpleNamespace(warn=warnings.append, log=str)
     opened(lambda: own_rows(0), task_of(0, 2, counts=[5, 2]), "off", report)
-    assert "all 2 tasks read the same data, so an epoch sees each row 2 times" in warnings[0]
-    assert "the tasks have 5, 2 batches: in 3 of the 5 steps of an epoch worker:1" in warnings[1]
+    assert "worker:1 is idle in 3 of the 5 steps of an epoch; --shard-policy data" in warnings[0]
+    assert "all 2 tasks read the same data, so an epoch sees each row 2 times" in warnings[1]
+
+
+def test_without_a_policy_batches_are_counted_if_their_number_is_unknown():
+    create = lambda: own_rows(0).filter(lambda _: True)  # noqa: E731
+    lines = []
+    report = SimpleNamespace(warn=str, log=lines.append)
+    assert opened(create, task_of(0, 2), "off", report).plan.steps == 5
+    assert lines == [
+        "reading the data set of trainer/data.py to count its batches",
+        "the data set of trainer/data.py: each task has its own batches, as --shard-policy is off "
+        "(worker:0 5, worker:1 5); a step trains on one of every task",
+    ]
 
 
 def test_without_a_policy_data_may_have_no_end():
     create = lambda: own_rows(0).unbatch().repeat().batch(6)  # noqa: E731
     data = opened(create, task_of(0, 2, counts=[-1, -1]), "off", steps_per_epoch=7)
     assert (data.plan.steps, data.plan.has_empty_replicas(3)) == (None, False)
-    with pytest.raises(DataError, match="no batches, or no end, on some tasks only"):
+    message = r"no batches, or no end, on some tasks only \(worker:0 no end, worker:1 4\)"
+    with pytest.raises(DataError, match=message):
         opened(create, task_of(0, 2, counts=[-1, 4]), "off", steps_per_epoch=7)
 
 
@@ -300,7 +313,7 @@ def test_a_generator_that_ends_is_an_error_with_the_remedy():
 @pytest.mark.parametrize(
     ("create", "message"),
     [
-        (lambda: numbers(9).batch(3).repeat(), "has no end, so an epoch has no length: set --st"),
+        (lambda: numbers(9).batch(3).repeat(), "known, so an epoch has no length: set --steps-"),
         (lambda: numbers(9), "the data set has no batches: end it with .batch"),
         (lambda: numbers(9).batch(3).take(0), "there are no examples|the data set is empty"),
         (lambda: numbers(9).batch(3), r"batch\(3\) of the data set leaves 1 of 4 replicas idle"),

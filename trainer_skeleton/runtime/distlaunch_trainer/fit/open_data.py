@@ -8,7 +8,7 @@ replicas. So the data set must yield the same batches on every task; a script th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
@@ -25,8 +25,10 @@ from distlaunch_trainer.input.user_data.same_rows import (
     chain_of,
     check_equal,
     facts_of,
+    gather_facts,
     suspects,
 )
+from distlaunch_trainer.input.user_data.shard_policy import count_task_batches
 from distlaunch_trainer.input.user_data.user_dataset import rows_in_batches, with_one_order
 from distlaunch_trainer.input.user_data.work_division import Divided, divide_work_of
 from distlaunch_trainer.report.report import Report
@@ -72,10 +74,9 @@ def open_data(adapter: Any, steps: int | None, caller: Caller) -> KerasData:
     what = f"the data of {caller.call}"
     if cluster.role.num_workers > 1:
         is_off = dataset.options().experimental_distribute.auto_shard_policy == _OFF
-        given = cluster.rendezvous.exchange("data", asdict(facts), f"to read {what}")
-        of_tasks = [DataFacts(**each) for each in given]
-        if is_off and len({(each.batches, each.sources) for each in of_tasks}) > 1:
-            return _of_each_task(data, dataset, caller, [each.batches for each in of_tasks])
+        of_tasks = gather_facts(facts, cluster.rendezvous, what)
+        if is_off and len({(each.length, each.sources) for each in of_tasks}) > 1:
+            return _of_each_task(data, dataset, caller, of_tasks)
         check_equal(of_tasks, cluster.role.peers, what)
     batches = _Batches(dataset, data, facts, caller)
     data.batches = batches if batches.are_renewed else batches.parts
@@ -210,36 +211,21 @@ def _of_each_replica(
 
 
 def _of_each_task(
-    data: KerasData, dataset: Dataset, caller: Caller, counts: list[int]
+    data: KerasData, dataset: Dataset, caller: Caller, of_tasks: list[DataFacts]
 ) -> KerasData:
     """Return the batches of a script that shards by itself, with as many steps on all tasks."""
-    role, report = caller.cluster.role, caller.report
-    peers, what = role.peers, f"the data of {caller.call}"
+    cluster, what = caller.cluster, f"the data of {caller.call}"
     if caller.gathers_rows:
         raise DataError(
             f"{what} differ between the tasks, and predict() returns the rows of all tasks: give "
             f"all tasks the same data{suspects()}"
         )
-    if any(count == tf.data.UNKNOWN_CARDINALITY for count in counts):
-        report.log(f"reading {what} to count its batches")
-        own = int(dataset.reduce(tf.constant(0, tf.int64), lambda count, *_: count + 1))
-        counts = caller.cluster.rendezvous.exchange("batches", own, f"to count {what}")
-    shortest, longest = min(counts), max(counts)
-    by_task = ", ".join(f"{peer} {n:,}" for peer, n in zip(peers, counts, strict=True))
-    if shortest != longest and shortest <= 0:
-        raise DataError(f"{what} have no batches, or no end, on some tasks only: {by_task}")
-    report.log(
-        f"{what}: each task has its own, as auto_shard_policy is OFF ({by_task} batches); a step "
-        "trains on one batch of every task"
+    counts = count_task_batches(
+        dataset, of_tasks, cluster, caller.report, what=what, policy="auto_shard_policy"
     )
-    idle = longest - counts[role.rank] if longest > 0 else 0
-    if shortest != longest:
-        report.warn(
-            f"{what}: {peers[counts.index(shortest)]} is idle in {longest - shortest:,} of the "
-            f"{longest:,} steps"
-        )
-    local = caller.cluster.local_replicas
-    parts = own_parts(dataset, local, idle)
-    data.batches, data.form = on_devices(parts.prefetch(1), caller.cluster), "own"
+    longest = max(counts)
+    idle = longest - counts[cluster.role.rank] if longest > 0 else 0
+    parts = own_parts(dataset, cluster.local_replicas, idle)
+    data.batches, data.form = on_devices(parts.prefetch(1), cluster), "own"
     data.num_batches = longest if longest > 0 else None
     return data

@@ -166,21 +166,13 @@ class Data:
         epochs: int | None = None,
         steps: int | None = None,
     ) -> Reader:
-        """Return a reader of the batches of this task.
+        """Return a reader of the batches of this task, from where a run is.
 
-        Parameters
-        ----------
-        cluster
-            The tasks.
-        progress
-            How far the run is; None for the beginning.
-        epochs
-            Epochs in total, after which nothing is read; None if that is not known.
-        steps
-            Steps of an epoch; None for those of a pass over the data.
+        An epoch has ``steps``, by default those of a pass over the data. Nothing is read after
+        ``epochs`` in total, if their number is known.
         """
-        assert steps or self.plan.steps, "the length of an epoch is known"
-        steps = steps or self.plan.steps or 0
+        steps = steps or self.plan.steps
+        assert steps, "the length of an epoch is known"
         first_step = progress.step if progress else 0
         last_step = None if epochs is None else epochs * steps
         batches = self.pipeline.batches(cluster, first_step, last_step)

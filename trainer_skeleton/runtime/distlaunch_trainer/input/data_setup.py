@@ -13,14 +13,10 @@ from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.errors import DataError, PlanError
 from distlaunch_trainer.input.examples.example_source import Examples, ExampleSource, InputOptions
 from distlaunch_trainer.input.order.pipeline import Pipeline
-from distlaunch_trainer.input.order.plan import (
-    BatchPlan,
-    TaskBatchPlan,
-    coverage_note,
-)
+from distlaunch_trainer.input.order.plan import BatchPlan, TaskBatchPlan, coverage_note
 from distlaunch_trainer.input.user_data.python_data import generator_source, py_dataset_source
 from distlaunch_trainer.input.user_data.shard_policy import open_batches
-from distlaunch_trainer.input.user_data.user_dataset import BatchSource, dataset_source
+from distlaunch_trainer.input.user_data.user_dataset import NO_END, BatchSource, dataset_source
 from distlaunch_trainer.options import Settings
 from distlaunch_trainer.report.audit import Audit, is_audited
 from distlaunch_trainer.report.report import Report
@@ -28,10 +24,7 @@ from distlaunch_trainer.task.explain import from_user
 from distlaunch_trainer.training_state import RunOptions, TrainingState
 
 from .batches import Data
-from .run_options import (
-    run_options,
-    with_data,
-)
+from .run_options import run_options, with_data
 
 Source = Examples | BatchSource
 
@@ -75,38 +68,18 @@ class _Setup:
 def load_data(
     settings: Settings,
     cluster: Cluster,
-    job_dir: str,
+    job_dir: str,  # where an index may be kept
     report: Report,
     *,
-    start: TrainingState | None,
+    start: TrainingState | None,  # where the run stopped that this one resumes
     training: Callable[[], Any],
     validation: Callable[[], Any],
     test: Callable[[], Any] = lambda: None,
 ) -> TrainingData:
     """Shard the data that the user's functions return over the tasks; a collective.
 
-    Parameters
-    ----------
-    settings
-        The options of the run.
-    cluster
-        The tasks.
-    job_dir
-        Where an index may be kept.
-    report
-        Where to log what follows from the data and the cluster.
-    start
-        Where an earlier run stopped, if this one resumes it.
-    training, validation, test
-        Return `Examples` such as Records, a ``tf.data.Dataset``, a ``keras.utils.PyDataset`` or a
-        generator; `validation` and `test` may return None.
-
-    Raises
-    ------
-    DataError
-        If the data cannot be used, or are other data than before.
-    PlanError
-        If data, batch and cluster do not fit, or are others than before.
+    They return `Examples` such as Records, a ``tf.data.Dataset``, a ``keras.utils.PyDataset`` or a
+    generator; `validation` and `test` may return None.
     """
     setup = _Setup(settings, cluster, job_dir, report)
     options = run_options(settings, cluster.replicas, start and start.options)
@@ -131,14 +104,12 @@ def load_data(
             f"a global batch of {plan.global_batch:,} is larger than the {plan.examples:,} "
             "examples: each epoch is one step; use a smaller one"
         )
-    parts = {"validation": validation, "test": test}
-    others = {
-        name: _unshuffled(
-            setup, name, _source(name, function, replace(options, shuffle=0)), options
-        )
-        for name, function in parts.items()
-    }
-    return TrainingData(data, others["validation"], options, audit, others["test"])
+    in_order = replace(options, shuffle=0)
+    validation_data, test_data = (
+        _unshuffled(setup, name, _source(name, function, in_order), options)
+        for name, function in (("validation", validation), ("test", test))
+    )
+    return TrainingData(data, validation_data, options, audit, test_data)
 
 
 def _check_rows_are_known(data: Data, replicas: int) -> None:
@@ -169,7 +140,7 @@ def load_evaluation_data(
     """Shard the data that ``--evaluate-on`` names over the tasks, as `TrainingData.training`.
 
     By default they are the validation data, or the training data if there are none. The parameters
-    and errors are those of `load_data`.
+    are those of `load_data`.
     """
     setup = _Setup(settings, cluster, job_dir, report)
     options = replace(run_options(settings, cluster.replicas, None), shuffle=0)
@@ -316,8 +287,8 @@ def _resume_note(source: BatchSource, data: Data, step: int) -> str | None:
         return None
     if source.is_endless:
         return (
-            f"the {source.kind} {source.length_problem} and starts from its beginning when a run "
-            "is resumed: examples may be seen more often or less often than others"
+            f"the {source.kind} {NO_END}, and starts from its beginning when a run is resumed: "
+            "examples may be seen more often or less often than others"
         )
     if data.plan.steps and step % data.plan.steps == 0:
         return None
@@ -336,11 +307,9 @@ def _unshuffled(
     try:
         if isinstance(source, BatchSource):
             if source.is_endless:
-                remedy = "remove .repeat(), or end it with .take(n)"
-                if not source.is_shardable:  # not a tf.data.Dataset
-                    remedy = "return Arrays, or a tf.data.Dataset or PyDataset of known length"
                 raise DataError(
-                    f"the {source.kind} of the {name} data {source.length_problem}: {remedy}"
+                    f"the {source.kind} of the {name} data {NO_END}: remove .repeat(), end it with "
+                    ".take(n), or return Arrays or a PyDataset of known length"
                 )
             data = open_batches(source, options.shard_policy, setup.cluster, setup.report)
             return _with_static_rows(setup, data, source)

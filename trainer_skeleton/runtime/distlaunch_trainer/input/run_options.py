@@ -67,13 +67,7 @@ def with_data(options: RunOptions, data: Data) -> RunOptions:
 def resolve_option(
     name: str, requested: _Value | None, saved: _Value | None, default: _Value
 ) -> _Value:
-    """Return an option's value; a run that is resumed keeps what it was started with.
-
-    Raises
-    ------
-    PlanError
-        If another value is requested.
-    """
+    """Return an option's value; a run that is resumed keeps what it was started with."""
     if saved is None:
         return default if requested is None else requested
     if requested is not None and requested != saved:

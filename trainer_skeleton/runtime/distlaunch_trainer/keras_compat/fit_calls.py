@@ -46,6 +46,11 @@ def weights_of_classes(y: Any, sample_weight: Any, class_weight: Any) -> Any:
     return data_adapter_utils.class_weight_to_sample_weights(y, class_weight)
 
 
+def tensor_spec(batches: list[Any]) -> Any:
+    """Return the type of batches of tensors, with None for their rows and for sizes that differ."""
+    return data_adapter_utils.get_tensor_spec(batches)
+
+
 class _FirstReplica:
     """A strategy for Keras's ``predict``: this task's first replica has its result."""
 

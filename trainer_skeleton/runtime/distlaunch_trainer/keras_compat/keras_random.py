@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
@@ -22,6 +23,12 @@ SEEDED_OPERATIONS = {
     "TruncatedNormal",
 }
 """Operations that draw numbers from a state of their own, which a seed begins."""
+
+# Of ``tf.random.Generator``, images, candidates of a loss, and ``Dataset.random``. A
+# StatefulPartitionedCall is any function that reads a state, such as a lookup table.
+_OTHER_RANDOM = re.compile(
+    r"^Stateful(?!PartitionedCall)|^RngReadAndSkip|^SampleDistorted|CandidateSampler$|^RandomDataset"
+)
 
 
 class _Draws:
@@ -98,6 +105,11 @@ def unsaved_draws(graph: tf.Graph) -> list[str]:
     TensorFlow does not return that state, so no checkpoint holds it.
     """
     return sorted({node.op for node in operations_in(graph)} & SEEDED_OPERATIONS)
+
+
+def is_random(operation: str) -> bool:
+    """Return whether an operation of this name draws other numbers each time."""
+    return operation in SEEDED_OPERATIONS or bool(_OTHER_RANDOM.search(operation))
 
 
 def operations_in(graph: tf.Graph) -> Iterator[Any]:

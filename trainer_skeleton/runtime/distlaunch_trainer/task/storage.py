@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 import tensorflow as tf
 
-from distlaunch_trainer.errors import StorageError
+from distlaunch_trainer.errors import StorageError, summarize
 
 # Of TensorFlow's file system, with which it reports a refusal or a failed connection.
 _NO_ACCESS = re.compile(r"(?i)libcurl|bearer token|http response code 40[13]|permission_?denied")
@@ -49,8 +49,8 @@ def explained(failure: str, path: str) -> Iterator[None]:
     try:
         yield
     except tf.errors.OpError as error:
-        reason = error.message.splitlines()[0]
-        raise StorageError(f"{failure} {path}: {reason}{_remedy(path, error.message)}") from error
+        remedy = _remedy(path, error.message)
+        raise StorageError(f"{failure} {path}: {summarize(error)}{remedy}") from error
     except OSError as error:
         raise StorageError(f"{failure} {path}: {error.strerror or error}") from error
 

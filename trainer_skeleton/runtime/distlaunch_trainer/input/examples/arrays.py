@@ -18,7 +18,7 @@ from distlaunch_trainer.input.batch_rows import (
     row_reader,
     tensors_in,
 )
-from distlaunch_trainer.input.user_data.same_rows import different_rows, fingerprint
+from distlaunch_trainer.input.user_data.same_rows import check_equal, facts_of_arrays, gather_facts
 
 from .example_source import DEFAULT, Examples, ExampleSource, InputOptions
 
@@ -53,15 +53,11 @@ class Arrays(Examples):
         fallback_dir: str,  # noqa: ARG002
         options: InputOptions = DEFAULT,
     ) -> ArraySource:
-        """Check that all arrays have one length, on all tasks."""
+        """Check that all arrays have one length, and are the same on all tasks."""
         source = ArraySource(self, options)
-        if not cluster.all_equal(source.examples):
-            raise DataError(
-                f"the arrays do not have the same length on all tasks ({cluster.role.name} has "
-                f"{source.examples:,}): give every task the whole data, see trainer/data.py"
-            )
-        if not cluster.all_equal(source.fingerprint):
-            raise different_rows("the Arrays differ between the tasks")
+        what = "the Arrays of trainer/data.py"
+        of_tasks = gather_facts(source.data_facts, cluster.rendezvous, what)
+        check_equal(of_tasks, cluster.role.peers, what, "rows")
         return source
 
 
@@ -79,14 +75,13 @@ class ArraySource(ExampleSource):
         with tf.device("CPU"):  # not the first GPU, where a batch alone has its place
             tensors = map_tensors(as_tensor, tuple(parts[: last + 1]))
             self._readers = map_tensors(row_reader, tensors)
-            self.fingerprint = fingerprint(
-                tf.nest.flatten(tensors_in(tensors), expand_composites=True)
-            )
             lengths = {int(count_rows(tensor)) for tensor in tensors_in(tensors)}
         self.options = options
         if len(lengths) > 1:
             raise DataError(f"the arrays differ in length: {sorted(lengths)}: see trainer/data.py")
         self.examples = lengths.pop()
+        parts = tf.nest.flatten(tensors_in(tensors), expand_composites=True)
+        self.data_facts = facts_of_arrays(parts, self.examples)
         self.facts = {"kind": "arrays"}
 
     def examples_of(self, batch: tf.Tensor) -> Any:

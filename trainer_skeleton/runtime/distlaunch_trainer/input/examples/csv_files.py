@@ -12,8 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 from distlaunch_trainer.cluster.collectives import Cluster
-from distlaunch_trainer.errors import DataError, summarize
+from distlaunch_trainer.errors import DataError
 from distlaunch_trainer.input.records.record_index import check_same_files, list_files
+from distlaunch_trainer.task.storage import explained
 
 from .arrays import Arrays, ArraySource
 from .example_source import DEFAULT, Examples, InputOptions
@@ -73,7 +74,9 @@ class Csv(Examples):
         Raises
         ------
         DataError
-            If the files cannot be read; names file, line and column.
+            If a value cannot be used; names file, line and column.
+        StorageError
+            If a file cannot be read.
         """
         return self._arrays(_read_table(self.pattern, self.delimiter))
 
@@ -182,12 +185,10 @@ def _read_table(pattern: str, delimiter: str) -> _Table:
 
 def _read_text(path: str) -> str:
     try:
-        with tf.io.gfile.GFile(path, "rb") as file:
+        with explained("cannot read the data", path), tf.io.gfile.GFile(path, "rb") as file:
             return file.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 at byte {error.start}: convert it") from error
-    except tf.errors.OpError as error:
-        raise DataError(f"{path} cannot be read: {summarize(error)}") from error
 
 
 def _parse(path: str, text: str, delimiter: str) -> tuple[list[str], list[tuple[int, list[str]]]]:

@@ -1,4 +1,4 @@
-"""Parsed examples that are kept for the next passes: in memory, or in files of a local folder.
+"""Parsed examples, which a cache keeps for the next passes: in memory, or in a local folder.
 
 They are kept by their number, so it does not matter in which order a pass takes them, where a run
 is resumed, or how many replicas a task has.
@@ -17,11 +17,46 @@ from typing import Any
 import tensorflow as tf
 
 from distlaunch_trainer.errors import DataError
-from distlaunch_trainer.keras_compat.keras_random import operations_in
+from distlaunch_trainer.keras_compat.keras_random import is_random, operations_in
+from distlaunch_trainer.task.explain import user_code
 from distlaunch_trainer.task.storage import is_remote
+
+from .example_source import InputOptions
 
 IN_MEMORY = "memory"
 _USABLE_MEMORY = 0.8
+
+
+class ExampleParser:
+    """Makes an item, such as a record or a number, an example; a cache keeps it if requested."""
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],  # the user's, from an item to an example
+        item: tf.TensorSpec,
+        *,
+        examples: int,  # of all tasks
+        tasks: int,
+        options: InputOptions,
+    ) -> None:
+        # By itself, as AutoGraph looks at nothing else of a pipeline.
+        self.function = tf.function(function)
+        self.cache: ExampleCache | None = None
+        if options.cache is None or not examples:
+            return
+        with user_code("the data cannot be read"):
+            concrete = self.function.get_concrete_function(item)
+        _check_not_random(concrete.graph)
+        self._spec = tf.nest.map_structure(tf.type_spec_from_value, concrete.structured_outputs)
+        if options.cache == IN_MEMORY and (size := _example_bytes(self._spec)):
+            _check_memory(size * -(-examples // tasks))
+        self.cache = ExampleCache(examples, options.cache)
+
+    def __call__(self, item: Any, number: tf.Tensor | None = None) -> Any:
+        """Return the example of an item; a cache needs its number (scalar, int64)."""
+        if self.cache is None:
+            return self.function(item)
+        return self.cache.get_or_parse(number, lambda: self.function(item), self._spec)
 
 
 class ExampleCache:
@@ -106,7 +141,7 @@ def _new_folder(place: str) -> str:
     return folder
 
 
-def example_bytes(spec: Any) -> int | None:
+def _example_bytes(spec: Any) -> int | None:
     """Return the bytes of an example of this type; None where its shape is not known."""
     parts = tf.nest.flatten(spec, expand_composites=True)
     if any(part.dtype == tf.string or not part.shape.is_fully_defined() for part in parts):
@@ -114,7 +149,7 @@ def example_bytes(spec: Any) -> int | None:
     return sum(part.shape.num_elements() * part.dtype.size for part in parts)
 
 
-def check_memory(needed: int) -> None:
+def _check_memory(needed: int) -> None:
     """Refuse a cache that is larger than the machine's memory."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > memory * _USABLE_MEMORY:
@@ -124,12 +159,10 @@ def check_memory(needed: int) -> None:
         )
 
 
-def check_not_random(parse: Any) -> None:
-    """Refuse to cache what a compiled function drew by chance."""
-    for node in operations_in(parse.graph):
-        if node.op.startswith(("Random", "Stateful", "TruncatedNormal", "SampleDistorted")) and (
-            not node.op.startswith("StatefulPartitionedCall")
-        ):
+def _check_not_random(graph: tf.Graph) -> None:
+    """Refuse to cache what a function drew by chance."""
+    for node in operations_in(graph):
+        if is_random(node.op):
             raise DataError(
                 f"--cache would repeat the random numbers of trainer/data.py ({node.name}) in "
                 "every epoch: augment in the model, e.g. with keras.layers.RandomFlip, or leave "

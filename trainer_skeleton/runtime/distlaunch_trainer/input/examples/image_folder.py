@@ -14,9 +14,9 @@ import tensorflow as tf
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.errors import DataError, summarize
 from distlaunch_trainer.input.records.record_index import check_same_files
-from distlaunch_trainer.task.storage import join
+from distlaunch_trainer.task.storage import explained, join
 
-from .example_parser import ExampleParser
+from .example_cache import ExampleParser
 from .example_source import DEFAULT, Examples, ExampleSource, InputOptions
 
 Dataset = tf.data.Dataset
@@ -139,7 +139,7 @@ class ImageFolder(Examples):
         root, level = self.directory.rstrip("/"), "/*/*"
         escaped = re.sub(r"([*?\[\\])", r"\\\1", root)
         folders: dict[str, list[str]] = {}
-        try:
+        with explained("cannot list the data", root):
             # One listing for each level of folders: in a bucket a walk is a request for each file.
             while matches := tf.io.gfile.glob(escaped + level):
                 for path in matches:
@@ -147,8 +147,6 @@ class ImageFolder(Examples):
                         name = path[len(root) + 1 :].partition("/")[0]
                         folders.setdefault(name, []).append(path)
                 level += "/*"
-        except tf.errors.OpError as error:
-            raise DataError(f"{root} cannot be listed: {summarize(error)}") from error
         return {name: sorted(paths) for name, paths in folders.items()}
 
     def _chosen(self, count: int) -> np.ndarray:

@@ -120,7 +120,9 @@ class Pipeline(Batches):
             number = tf.constant(number, tf.int64)
             order = self._epoch.examples(number) if self._source.by_number else ()
             stream = self._one_pass(number, order, replica, step).concatenate(stream)
-        return stream.map(self._numbers_last) if self._source.options.numbered else stream
+        if not self._source.options.numbered:
+            return stream
+        return stream.map(lambda numbered, *sizes: (numbered[0], *sizes, numbered[1]))
 
     def _one_pass(self, number: tf.Tensor, order: Any, replica: int, step: int = 0) -> Dataset:
         """Return the batches of one pass over the data, from ``step`` on.
@@ -155,10 +157,6 @@ class Pipeline(Batches):
         return starts.map(
             lambda start: self._source.items_at(tf.cast(numbers[start : start + rows], tf.int64))
         )
-
-    def _numbers_last(self, numbered: Any, rows: tf.Tensor, total: tf.Tensor) -> tuple[Any, ...]:
-        data, numbers = numbered
-        return data, rows, total, numbers
 
     def _sizes(self, rows: Any, step: Any) -> tuple[tf.Tensor, tf.Tensor]:
         """Return a replica's rows and all replicas' rows in ``step`` of a pass."""

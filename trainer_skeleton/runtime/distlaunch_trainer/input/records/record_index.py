@@ -26,7 +26,7 @@ import tensorflow as tf
 
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.errors import DataError, StorageError
-from distlaunch_trainer.task.storage import is_remote, join, write_whole
+from distlaunch_trainer.task.storage import explained, is_remote, join, write_whole
 
 EVERY = 16
 """A byte offset is kept for every record whose number is a multiple of this."""
@@ -70,12 +70,6 @@ class FileIndex:
         stop = self.offsets[end] if end < len(self.offsets) else self.size
         return stop - start
 
-    def entry(self, record: int) -> tuple[int, int]:
-        """Return where to enter for ``record``: a byte offset, and how many records to skip."""
-        if self.compression:
-            return 0, record
-        return self.offsets[record // EVERY], record % EVERY
-
 
 @dataclass(frozen=True)
 class Index:
@@ -117,14 +111,10 @@ def _is_current(known: dict[str, FileIndex], path: str, size: int, changed: int)
 
 def list_files(pattern: str | Sequence[str]) -> list[tuple[str, int, int]]:
     """Return path, size and time of change of each file that matches, sorted by path."""
-    try:
+    with explained("cannot list the data", str(pattern)):
         # The index itself may lie beside the data, and what was not yet written whole.
         paths = sorted(p for p in tf.io.gfile.glob(pattern) if not _last_part(p).startswith("."))
         stats = [_stat(path) for path in paths]
-    except tf.errors.OpError as error:
-        raise DataError(f"the data {pattern} cannot be listed: {error.message}") from error
-    except OSError as error:
-        raise DataError(f"the data {pattern} cannot be listed: {error.strerror}") from error
     if not paths:
         raise DataError(f"no file matches {pattern}: see trainer/data.py")
     return [(path, *facts) for path, facts in zip(paths, stats, strict=True)]
@@ -187,22 +177,18 @@ def _scan_together(
 
 def scan(path: str, size: int, changed: int) -> FileIndex:
     """Read the lengths of all records of one file."""
-    try:
-        with _open(path) as file:
-            compression = "GZIP" if file.read(2) == b"\x1f\x8b" else ""
-            file.seek(0)
+    with explained("cannot read the data", path), _open(path) as file:
+        compression = "GZIP" if file.read(2) == b"\x1f\x8b" else ""
+        file.seek(0)
+        try:
             if compression or is_remote(path):
                 stream = gzip.GzipFile(fileobj=file) if compression else file
                 found = record_offsets(path, iter(lambda: stream.read(_BLOCK), b""))
             else:  # the data between the lengths are not read
                 mapped = [mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)] if size else []
                 found = record_offsets(path, mapped)
-    except tf.errors.OpError as error:
-        raise DataError(f"{path} cannot be read: {error.message}") from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path} is damaged GZIP: {error}") from error
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise DataError(f"{path} is damaged GZIP: {error}") from error
     return FileIndex(path, size, changed, *found, compression)
 
 

@@ -14,8 +14,7 @@ import tensorflow as tf
 
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.errors import DataError, summarize
-from distlaunch_trainer.input.examples.example_cache import ExampleCache
-from distlaunch_trainer.input.examples.example_parser import ExampleParser
+from distlaunch_trainer.input.examples.example_cache import ExampleCache, ExampleParser
 from distlaunch_trainer.input.examples.example_source import (
     DEFAULT,
     Examples,
@@ -68,20 +67,13 @@ class Records(Examples):
     ) -> RecordSource:
         """Index the files; a collective."""
         index = index_files(self.pattern, cluster, fallback_dir)
-        tasks = cluster.role.num_workers
-        return RecordSource(self, index, options, tasks)
+        return RecordSource(self, index, options, cluster.role.num_workers)
 
 
 class RecordSource(ExampleSource):
     """The examples of `Records`; an item is a serialized record."""
 
-    def __init__(
-        self,
-        records: Records,
-        index: Index,
-        options: InputOptions,
-        tasks: int,
-    ) -> None:
+    def __init__(self, records: Records, index: Index, options: InputOptions, tasks: int) -> None:
         super().__init__(records.class_weight)
         self._records = records
         self._files = files = index.files
@@ -97,7 +89,7 @@ class RecordSource(ExampleSource):
         is_remote_data = any(is_remote(file.path) for file in files)
         default_reads = _REMOTE_READS if is_remote_data else _LOCAL_READS
         self.reads_at_once = options.parallel_reads or default_reads
-        self._table = _FileTable.of(files)
+        self._table = _FileTable(files)
         self._parser = ExampleParser(
             records.parse or records.parse_batch,
             _RECORD if records.parse else tf.TensorSpec([None], tf.string),
@@ -270,13 +262,16 @@ class RecordSource(ExampleSource):
         """Return what is wrong with an example at which an error came up."""
         place = bisect_right(self._ends, number)
         file = self._files[place]
-        row = number - (self._ends[place] - file.records) + file.first
+        row = number - (self._ends[place] - file.records)  # of those that are used
         try:
             (record,) = self._serialized(number, number + 1)
         except (tf.errors.OpError, ValueError) as damage:
-            entry, skipped = file.entry(row)
-            location = f"{skipped} records after byte {entry}" if skipped else f"byte {entry}"
-            return f"{file.path} is damaged at record {row} ({location}): {summarize(damage)}"
+            offset, skipped = map(int, self._table.entry(place, row))
+            location = f"{skipped} records after byte {offset}" if skipped else f"byte {offset}"
+            return (
+                f"{file.path} is damaged at record {row + file.first} ({location}): "
+                f"{summarize(damage)}"
+            )
         try:
             if self._records.parse is not None:
                 self._records.parse(record)
@@ -284,46 +279,32 @@ class RecordSource(ExampleSource):
                 self._records.parse_batch(record[tf.newaxis])
         except Exception as raised:  # noqa: BLE001 - whatever a user's function raises
             error = raised  # without the graph around it
-        return f"parse failed on record {row} of {file.path}: {summarize(error)}"
+        return f"parse failed on record {row + file.first} of {file.path}: {summarize(error)}"
 
 
-@dataclass(frozen=True)
 class _FileTable:
     """Which file has which examples, and where to enter it, as vectors."""
 
-    paths: tf.Tensor
-    compressions: tf.Tensor
-    begins: tf.Tensor  # the first example of each file (int64)
-    ends: tf.Tensor  # one past its last example
-    firsts: tf.Tensor  # the record that is its first example
-    first_entries: tf.Tensor  # the place of its first offset in `offsets`
-    offsets: tf.Tensor  # byte offsets of every so many records
-
-    @classmethod
-    def of(cls, files: list[FileIndex]) -> _FileTable:
-        """Return the table of files."""
+    def __init__(self, files: list[FileIndex]) -> None:
         counts = np.array([file.records for file in files], np.int64)
         entries = np.array([len(file.offsets) for file in files], np.int64)
         offsets = [np.array(file.offsets, np.int64) for file in files]
         with tf.device("CPU"):
-            return cls(
-                tf.constant([file.path for file in files]),
-                tf.constant([file.compression for file in files]),
-                tf.constant(np.cumsum(counts) - counts),
-                tf.constant(np.cumsum(counts)),
-                tf.constant([file.first for file in files], tf.int64),
-                tf.constant(np.cumsum(entries) - entries),
-                tf.constant(
-                    np.concatenate([*offsets, [0]]), tf.int64
-                ),  # one for an empty last file
-            )
+            self.paths = tf.constant([file.path for file in files])
+            self.compressions = tf.constant([file.compression for file in files])
+            self.begins = tf.constant(np.cumsum(counts) - counts)  # the first example of each
+            self.ends = tf.constant(np.cumsum(counts))
+            self._firsts = tf.constant([file.first for file in files], tf.int64)
+            self._first_entries = tf.constant(np.cumsum(entries) - entries)
+            # One more for an empty last file.
+            self._offsets = tf.constant(np.concatenate([*offsets, [0]]), tf.int64)
 
-    def entry(self, file: tf.Tensor, record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return where to enter a file for an example: a byte offset, and records to skip."""
-        record += self.firsts[file]
+    def entry(self, file: Any, record: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return where to enter a file for one of its examples: byte offset, records to skip."""
+        record += self._firsts[file]
         is_packed = tf.not_equal(self.compressions[file], "")
         zero = tf.constant(0, tf.int64)
-        offset = self.offsets[self.first_entries[file] + record // EVERY]
+        offset = self._offsets[self._first_entries[file] + record // EVERY]
         return tf.where(is_packed, zero, offset), tf.where(is_packed, record, record % EVERY)
 
 

@@ -58,32 +58,16 @@ class SharedBatches(Batches):
 
 
 def divided(
-    batches: Dataset,
+    batches: Dataset,  # the same on every task
     replicas: int,
-    replica_ids: range,
-    comparison: RowComparison | None = None,
-    **options: Any,
+    replica_ids: range,  # of this task
+    comparison: RowComparison | None = None,  # of the first batch with those of other tasks
+    **options: Any,  # of ``map``
 ) -> Dataset:
     """Return the rows of batches that belong to the replicas of a task, for these in turn.
 
-    Parameters
-    ----------
-    batches
-        The same batches on every task.
-    replicas
-        Number of replicas.
-    replica_ids
-        The replicas of this task.
-    comparison
-        Compares the first batch with those of other tasks.
-    **options
-        Of ``map``.
-
-    Returns
-    -------
-    tf.data.Dataset
-        ``(data, rows, global_rows)``: replica ``r`` of ``R`` has the rows ``r, r + R, r + 2R ...``.
-        If that is none, the data have one row, which does not count.
+    Elements are ``(data, rows, global_rows)``. A replica without rows has data of one row, which
+    does not count.
     """
 
     def part(position: tf.Tensor, data: Any, replica: Any) -> tuple[Any, ...]:
@@ -143,21 +127,9 @@ class TaskBatches(Batches):
 
 
 def own_parts(batches: Dataset, local: int, idle: int = 0) -> Dataset:
-    """Return the rows of each replica of a task, for these in turn, of batches of its own.
+    """Return ``(data, rows)`` of a task's batches for each of its ``local`` replicas in turn.
 
-    Parameters
-    ----------
-    batches
-        The task's batches.
-    local
-        Replicas of the task.
-    idle
-        How many batches without rows to add.
-
-    Returns
-    -------
-    tf.data.Dataset
-        ``(data, rows)``; data without rows have one that does not count.
+    ``idle`` batches without rows are added: their data have one row, which does not count.
     """
     parts = divided(batches, local, range(local)).map(lambda data, rows, _: (data, rows))
     if not idle:
@@ -177,14 +149,9 @@ def _every_nth(data: Any, first: tf.Tensor, end: tf.Tensor, step: int) -> tuple[
 
 
 def divided_locally(parts: Dataset, local: int) -> Dataset:
-    """Return the rows of each replica of a task, for these in turn, of the task's rows.
+    """Return the rows of each of a task's ``local`` replicas in turn, of the task's rows.
 
-    Parameters
-    ----------
-    parts
-        ``(data, rows, global_rows)``: a task's rows of each global batch.
-    local
-        Replicas of the task.
+    Elements are ``(data, rows, global_rows)``, before and after.
     """
     if local == 1:
         return parts

@@ -10,13 +10,7 @@ Dataset = tf.data.Dataset
 
 
 class DatasetGraph:
-    """The graph of a data set.
-
-    Raises
-    ------
-    tf.errors.OpError, ValueError
-        If TensorFlow has no graph of it.
-    """
+    """The graph of a data set; OpError or ValueError is raised if TensorFlow has none of it."""
 
     def __init__(self, dataset: Dataset) -> None:
         text = tf.raw_ops.DatasetToGraphV2(

@@ -13,13 +13,13 @@ import keras
 import tensorflow as tf
 
 from distlaunch_trainer.errors import DataError
-from distlaunch_trainer.input.batch_rows import as_tensor, count_rows
+from distlaunch_trainer.input.batch_rows import as_tensor, count_rows, map_tensors
+from distlaunch_trainer.keras_compat.fit_calls import tensor_spec
 
 from .user_dataset import BatchSource
 
 Dataset = tf.data.Dataset
 
-_UNKNOWN_LENGTH = "has an unknown number of batches"
 _SAMPLE_BATCHES = 2  # which give types and shapes, as under fit
 
 
@@ -60,8 +60,6 @@ def py_dataset_source(data: keras.utils.PyDataset, seed: int, *, shuffles: bool)
         passes=lambda number, first: batches.dataset(lambda: passes(number, first)),
         kind="PyDataset",
         batch=batches.rows,
-        length_problem=_UNKNOWN_LENGTH,
-        is_shardable=False,
         resumes_exactly=True,
     )
 
@@ -88,8 +86,6 @@ def generator_source(generator: Iterator[Any], restart: Callable[[], Iterator[An
         passes=lambda _, first: batches.dataset(endless).skip(first),
         kind="generator",
         batch=batches.rows,
-        length_problem=_UNKNOWN_LENGTH,
-        is_shardable=False,
     )
 
 
@@ -100,62 +96,35 @@ class _Batches:
         if not sample:
             raise DataError(f"the {kind} has no batches: see trainer/data.py")
         self._kind = kind
-        self._structure = _without_lists(sample[0])
-        parts = zip(*(self._tensors(batch) for batch in sample), strict=True)
-        self._signature = tuple(_common_spec(tensors, kind) for tensors in parts)
-        self.rows = int(count_rows(self._tensors(sample[0])))
+        self._structure = keras.tree.lists_to_tuples(sample[0])
+        tensors = [self._tensors(batch) for batch in sample]
+        self._signature = tensor_spec(tensors)
+        self.rows = int(count_rows(tensors[0]))
 
     def dataset(
         self, batches: Callable[[], Iterator[Any]], cardinality: int = tf.data.INFINITE_CARDINALITY
     ) -> Dataset:
         """Return batches as a data set of so many elements."""
-        flat = Dataset.from_generator(
-            lambda: map(self._tensors, batches()), output_signature=self._signature
-        )
-        packed = flat.map(lambda *parts: self._packed(parts))
-        return packed.apply(tf.data.experimental.assert_cardinality(cardinality))
+        none = tf.experimental.Optional.empty(None)
 
-    def _tensors(self, batch: Any) -> tuple[Any, ...]:
-        """Return the tensors of a batch, checked for its structure."""
+        def elements() -> Iterator[Any]:
+            for batch in map(self._tensors, batches()):
+                yield tf.nest.map_structure(lambda part: none if part is None else part, batch)
+
+        made = Dataset.from_generator(elements, output_signature=self._signature)
+        return made.apply(tf.data.experimental.assert_cardinality(cardinality))
+
+    def _tensors(self, batch: Any) -> Any:
+        """Return a batch of tensors, checked for its structure; data sets stack lists."""
+        batch = keras.tree.lists_to_tuples(batch)
         try:
-            tf.nest.assert_same_structure(self._structure, _without_lists(batch))
+            tf.nest.assert_same_structure(self._structure, batch)
         except (TypeError, ValueError):
             raise DataError(
                 f"the {self._kind} of trainer/data.py gives batches of different structures: "
                 "the first one differs from a later one"
             ) from None
-        parts = tf.nest.flatten(_without_lists(batch))
-        return tuple(as_tensor(part) for part in parts if part is not None)
-
-    @tf.autograph.experimental.do_not_convert
-    def _packed(self, parts: tuple[Any, ...]) -> Any:
-        rest = iter(parts)
-        parts = [None if part is None else next(rest) for part in tf.nest.flatten(self._structure)]
-        return tf.nest.pack_sequence_as(self._structure, parts)
-
-
-def _without_lists(value: Any) -> Any:
-    """Return a structure with tuples for lists, which data sets would make one tensor of."""
-    if isinstance(value, (list, tuple)):
-        return tuple(_without_lists(part) for part in value)
-    if isinstance(value, dict):
-        return {key: _without_lists(part) for key, part in value.items()}
-    return value
-
-
-def _common_spec(tensors: tuple[Any, ...], kind: str) -> tf.TypeSpec:
-    """Return the type of a batch's part, with None for its rows and for shapes that differ."""
-    shapes = [tuple(tensor.shape) for tensor in tensors]
-    if len({len(shape) for shape in shapes}) > 1 or not shapes[0]:
-        raise DataError(f"the {kind} of trainer/data.py gives tensors of the shapes {shapes}")
-    shape = [sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*shapes, strict=True)]
-    shape[0] = None
-    first = tensors[0]
-    if isinstance(first, tf.RaggedTensor):
-        return tf.RaggedTensorSpec(shape, first.dtype, first.ragged_rank, first.row_splits.dtype)
-    if isinstance(first, tf.SparseTensor):
-        return tf.SparseTensorSpec(shape, first.dtype)
-    return tf.TensorSpec(shape, first.dtype)
+        return map_tensors(as_tensor, batch)
 
 
 def _read_batches(data: keras.utils.PyDataset, numbers: Iterable[int]) -> Iterator[Any]:

@@ -15,7 +15,7 @@ import itertools
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,12 @@ import tensorflow as tf
 from distlaunch_trainer.cluster.rendezvous import Rendezvous
 from distlaunch_trainer.errors import DataError
 from distlaunch_trainer.input.batch_rows import tensors_in
-from distlaunch_trainer.keras_compat.keras_random import operations_in
+from distlaunch_trainer.keras_compat.keras_random import is_random, operations_in
 from distlaunch_trainer.task.explain import project_path
 
 _ROWS = 64  # of a batch that are compared
 _SOURCE_ROWS = 1000
 _PYTHON = re.compile(r"PyFunc")
-_RANDOM = re.compile(r"(?<!Stateless)Random|Stateful|RngReadAndSkip|Multinomial")
 
 # Of shard(), take() and skip(), range(), and shuffle().
 _PARTS = ("_num_shards", "_index", "_count", "_start", "_stop", "_step", "_seed", "_seed2")
@@ -54,7 +53,7 @@ _REMEDY = (
 class DataFacts:
     """What is known of a data set before it is read."""
 
-    batches: int  # as ``cardinality()`` returns it
+    length: int  # batches, as ``cardinality()`` returns it; or rows of arrays
     # A fingerprint of the arrays and file names that it begins with, and of the parts of these that
     # are taken, e.g. by ``shard()``.
     sources: str
@@ -78,47 +77,32 @@ def facts_of(dataset: tf.data.Dataset) -> DataFacts:
         int(dataset.cardinality()),
         digest.hexdigest()[:15],
         any(map(_PYTHON.search, operations)),
-        any(map(_RANDOM.search, operations)),
+        any(map(is_random, operations)),
     )
 
 
-def fingerprint(tensors: Iterable[Any]) -> int:
-    """Return a number for some rows of tensors, which differs if their rows do."""
+def facts_of_arrays(tensors: Iterable[Any], rows: int) -> DataFacts:
+    """Return what is known of arrays, whose length is a number of rows."""
     digest = hashlib.sha256()
     for tensor in tensors:
         digest.update(_sample(tensor))
-    return int(digest.hexdigest()[:15], 16)
+    return DataFacts(rows, digest.hexdigest()[:15], is_python=False, is_random=False)
 
 
 _numbers = itertools.count()  # all tasks compare the same data sets, in the same order
 
 
 class RowComparison:
-    """Compares the first batch of a data set with the other tasks'.
+    """Compares the first batch of a data set with the other tasks'."""
 
-    Parameters
-    ----------
-    rendezvous
-        Where the tasks exchange fingerprints.
-    warn
-        Is called with a warning.
-    facts
-        Those of the data set.
-    what
-        The data set, for messages: ``the data of fit()``.
-
-    Attributes
-    ----------
-    problem
-        How the batches differ, empty if they do not.
-    """
+    problem = ""  # how the batches differ, if they do
 
     def __init__(
         self,
         rendezvous: Rendezvous,
         warn: Callable[[str], None],
         facts: DataFacts,
-        what: str,
+        what: str,  # the data set, for messages: ``the data of fit()``
     ) -> None:
         self._rendezvous = rendezvous
         self._warn = warn
@@ -126,7 +110,6 @@ class RowComparison:
         self._name = f"rows/{next(_numbers)}"
         self._what = what
         self._is_done = False
-        self.problem = ""
 
     def after(self, position: tf.Tensor, data: Any, value: tf.Tensor) -> tf.Tensor:
         """Return a value when the tasks' batches at position 0 have been compared.
@@ -182,27 +165,26 @@ class RowComparison:
             )
 
 
-def check_equal(facts: Sequence[DataFacts], peers: Sequence[str], what: str) -> None:
-    """Refuse data sets that do not begin with the same rows, or have other numbers of batches.
+def gather_facts(own: DataFacts, rendezvous: Rendezvous, what: str) -> list[DataFacts]:
+    """Return the facts of the data set on each task, by rank; a collective."""
+    return [
+        DataFacts(**each) for each in rendezvous.exchange("data", asdict(own), f"to read {what}")
+    ]
 
-    Raises
-    ------
-    DataError
-        If a task's differs from the first task's.
-    """
+
+def check_equal(
+    facts: Sequence[DataFacts], peers: Sequence[str], what: str, unit: str = "batches"
+) -> None:
+    """Refuse data sets that do not begin with the same rows on all tasks, or differ in length."""
     for name, other in zip(peers, facts, strict=True):
-        if other.batches != facts[0].batches:
-            counts = f"{facts[0].batches:,} on {peers[0]} and {other.batches:,} on {name}"
-            raise DataError(
-                f"the numbers of batches of {what} differ, {counts}: {_REMEDY}{suspects()}"
-            )
-        if other.sources != facts[0].sources:
-            raise different_rows(f"{what} differ on {peers[0]} and {name}")
-
-
-def different_rows(problem: str) -> DataError:
-    """Return the error for data that begin with other rows on other tasks."""
-    return DataError(f"the rows or file names of {problem}: {_REMEDY}{suspects()}")
+        if other.length != facts[0].length:
+            lengths = f"{facts[0].length:,} on {peers[0]} and {other.length:,} on {name}"
+            problem = f"the numbers of {unit} of {what} differ, {lengths}"
+        elif other.sources != facts[0].sources:
+            problem = f"the rows or file names of {what} differ on {peers[0]} and {name}"
+        else:
+            continue
+        raise DataError(f"{problem}: {_REMEDY}{suspects()}")
 
 
 def suspects() -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from distlaunch_trainer.cluster.collectives import Cluster
@@ -17,8 +16,8 @@ from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.task.explain import user_code
 
 from .batch_sharding import SharedBatches, TaskBatches
-from .same_rows import RowComparison, different_rows, facts_of
-from .user_dataset import BatchSource, dataset_source, rows_in_batches
+from .same_rows import DataFacts, RowComparison, check_equal, facts_of, gather_facts
+from .user_dataset import NO_END, BatchSource, dataset_source, rows_in_batches
 from .work_division import divide_work_of
 
 Dataset = tf.data.Dataset
@@ -43,8 +42,7 @@ def open_batches(
     sharding = _Sharding(source, batch, cluster, report, is_regular=is_regular)
     if source.is_endless and not steps_per_epoch:
         raise DataError(
-            f"the {source.kind} {source.length_problem}, so an epoch has no length: set "
-            "--steps-per-epoch"
+            f"the {source.kind} {NO_END}, so an epoch has no length: set --steps-per-epoch"
         )
     if policy == "off" and cluster.role.num_workers > 1:
         return sharding.by_task(steps_per_epoch)
@@ -103,23 +101,19 @@ class _Sharding:
         self._is_regular = is_regular
         self._description = {"kind": "dataset", "batch": batch}
         self._cardinality = int(source.one_pass.cardinality())
+        self._what = f"the {source.kind} of trainer/data.py"
 
     def by_row(self, steps_per_epoch: int, first_step: int) -> Data:
         """Shard the rows of each batch."""
-        cluster, source = self._cluster, self._source
-        if not cluster.all_equal(self._cardinality):
-            raise DataError(
-                f"the {source.kind} does not have the same number of batches on all tasks "
-                f"({cluster.role.name} has {self._cardinality:,}): give every task the whole data, "
-                "see trainer/data.py"
-            )
+        cluster, source, report = self._cluster, self._source, self._report
+        comparison = None
+        if cluster.role.num_workers > 1:
+            facts, of_tasks = self._gather_facts()
+            check_equal(of_tasks, cluster.role.peers, self._what)
+            comparison = RowComparison(cluster.rendezvous, report.warn, facts, self._what)
         plan, pass_steps = self._row_plan(steps_per_epoch, first_step)
-        comparison = self._comparison()
-        division = divide_work_of(source.one_pass, cluster, plan.examples)
-        if division and source.is_shardable:
-            self._report.log(division.log_line)
-        else:
-            division = None
+        if division := divide_work_of(source.one_pass, cluster, plan.examples):
+            report.log(division.log_line)
         batches = SharedBatches(
             dataset_source(division.parts) if division else source,
             plan,
@@ -160,17 +154,6 @@ class _Sharding:
             plan = counted
         return plan, plan.steps or steps_per_epoch
 
-    def _comparison(self) -> RowComparison | None:
-        """Refuse a data set that begins with other rows on other tasks; compare first batches."""
-        role = self._cluster.role
-        if role.num_workers == 1:
-            return None
-        what = f"the {self._source.kind} of trainer/data.py"
-        facts = facts_of(self._source.one_pass)
-        if not self._cluster.all_equal(int(facts.sources, 16)):
-            raise different_rows(f"{what} differ between the tasks")
-        return RowComparison(self._cluster.rendezvous, self._report.warn, facts, what)
-
     def by_task(self, steps_per_epoch: int) -> Data:
         """Have each task iterate over batches of its own, of which a step has one each."""
         cluster, source, batch = self._cluster, self._source, self._batch
@@ -180,9 +163,23 @@ class _Sharding:
                 f"{cluster.local_replicas} replicas of {cluster.role.name} idle: use "
                 f"batch({cluster.local_replicas}) or more"
             )
-        counts = self._batches_of_tasks()
-        self._warn_of_task_batches(counts)
-        longest, shortest = (max(counts), min(counts)) if counts else (None, 0)
+        facts, of_tasks = self._gather_facts()
+        counts = count_task_batches(
+            *(source.one_pass, of_tasks, cluster, self._report),
+            what=self._what,
+            policy="--shard-policy",
+        )
+        if 0 in counts:
+            raise PlanError("there are no examples to train on: the data set is empty")
+        if not facts.is_python and len({each.sources for each in of_tasks}) == 1:
+            tasks = len(of_tasks)
+            self._report.warn(
+                f"--shard-policy off: all {tasks} tasks read the same data, so an epoch sees each "
+                f"row {tasks} times: use --shard-policy data, or have training() give each task "
+                f"rows of its own"
+            )
+        shortest = min(counts)
+        longest = None if source.is_endless else max(counts)
         is_last_small = not self._is_regular
         if is_last_small and rows_in_batches(source.one_pass) is None:
             full_steps = 0  # any batch may be
@@ -196,41 +193,50 @@ class _Sharding:
         idle = longest - counts[cluster.role.rank] if longest else 0
         return Data(TaskBatches(source, longest or steps_per_epoch, idle), plan, self._description)
 
-    def _batches_of_tasks(self) -> list[int]:
-        """Return the batches of each task in a pass; none if that has no end."""
-        cluster, source = self._cluster, self._source
-        own = -1 if source.is_endless else self._cardinality
-        if own == tf.data.UNKNOWN_CARDINALITY:
-            with user_code("reading the data set failed"):
-                own = int(source.one_pass.reduce(tf.constant(0, tf.int64), lambda n, *_: n + 1))
-        counts = cluster.all_gather(np.array(own, np.int64)).tolist()
-        if min(counts) <= 0 and len(set(counts)) > 1:
-            raise DataError(
-                f"the {source.kind} has no batches, or no end, on some tasks only: have training() "
-                f"in trainer/data.py give each task some"
-            )
-        if 0 in counts:
-            raise PlanError("there are no examples to train on: the data set is empty")
-        return [] if -1 in counts else counts
+    def _gather_facts(self) -> tuple[DataFacts, list[DataFacts]]:
+        """Return what is known of the data set on this task, and on each."""
+        own = facts_of(self._source.one_pass)
+        return own, gather_facts(own, self._cluster.rendezvous, self._what)
 
-    def _warn_of_task_batches(self, counts: list[int]) -> None:
-        """Warn of rows that are seen several times, and of idle replicas."""
-        cluster, facts = self._cluster, facts_of(self._source.one_pass)
-        tasks = cluster.role.num_workers
-        if not facts.is_python and cluster.all_equal(int(facts.sources, 16)):
-            self._report.warn(
-                f"--shard-policy off: all {tasks} tasks read the same data, so an epoch sees each "
-                f"row {tasks} times: use --shard-policy data, or have training() give each task "
-                f"rows of its own"
-            )
-        if counts and min(counts) < max(counts):
-            idle = max(counts) - min(counts)
-            self._report.warn(
-                f"the tasks have {', '.join(f'{n:,}' for n in counts)} batches: in {idle} of the "
-                f"{max(counts)} steps of an epoch "
-                f"{cluster.role.peers[counts.index(min(counts))]} is idle; --shard-policy data "
-                f"shards the rows evenly"
-            )
+
+def count_task_batches(
+    dataset: Dataset,
+    of_tasks: list[DataFacts],
+    cluster: Cluster,
+    report: Report,
+    *,
+    what: str,
+    policy: str,  # the option that is off
+) -> list[int]:
+    """Return the batches of each task's own data set in a pass, all -1 if they have no end.
+
+    A collective. A task that is idle at the end of a pass is warned of.
+    """
+    counts, peers = [each.length for each in of_tasks], cluster.role.peers
+    if tf.data.UNKNOWN_CARDINALITY in counts:
+        own = counts[cluster.role.rank]
+        if own == tf.data.UNKNOWN_CARDINALITY:
+            report.log(f"reading {what} to count its batches")
+            with user_code("reading the data set failed"):
+                own = int(dataset.reduce(tf.constant(0, tf.int64), lambda count, *_: count + 1))
+        counts = cluster.rendezvous.exchange("batches", own, f"to count {what}")
+    shortest, longest = min(counts), max(counts)
+    sizes = (f"{count:,}" if count >= 0 else "no end" for count in counts)
+    by_task = ", ".join(f"{peer} {size}" for peer, size in zip(peers, sizes, strict=True))
+    if shortest != longest and shortest <= 0:
+        raise DataError(
+            f"{what}: no batches, or no end, on some tasks only ({by_task}): give each task some"
+        )
+    report.log(
+        f"{what}: each task has its own batches, as {policy} is off ({by_task}); a step trains on "
+        "one of every task"
+    )
+    if shortest != longest:
+        report.warn(
+            f"{what}: {peers[counts.index(shortest)]} is idle in {longest - shortest:,} of the "
+            f"{longest:,} steps of an epoch; {policy} data shards rows evenly"
+        )
+    return counts
 
 
 def _counted_plan(plan: SharedBatchPlan, batches: Dataset) -> SharedBatchPlan:

@@ -17,6 +17,8 @@ from tensorflow.python.ops import gen_dataset_ops, gen_experimental_dataset_ops
 
 Dataset = tf.data.Dataset
 
+NO_END = "has no end, or none that is known"  # for messages
+
 
 @dataclass(frozen=True)
 class BatchSource:
@@ -27,13 +29,11 @@ class BatchSource:
     passes: Callable[[int, int], Dataset]
     kind: str = "data set"  # for messages; or ``PyDataset`` or ``generator``
     batch: int = 0  # rows of the first batch; 0 if unknown
-    length_problem: str = "has no end"  # why, for messages
-    is_shardable: bool = True  # whether TensorFlow may shard its files
     resumes_exactly: bool = False  # whether a resumed run gets the examples it would have got
 
     @property
     def is_endless(self) -> bool:
-        """Whether ``one_pass`` has no end, or none that is known."""
+        """Whether ``one_pass`` has no end, or none that is known, as of a generator."""
         return bool(self.one_pass.cardinality() == tf.data.INFINITE_CARDINALITY)
 
 
