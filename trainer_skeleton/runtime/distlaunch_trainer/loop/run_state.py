@@ -87,10 +87,11 @@ class RunState:
             **measured,
         )
         self.end("on_epoch_begin")
-        self.progress = progress = progress.with_epoch(record)
+        history = [*progress.history, record]
+        self.update(history=history, epoch_step=progress.step, epoch_examples=0, epoch_seconds=0.0)
         self._services.report.epoch(
             options.epochs_before + options.epochs,
-            progress.history,
+            history,
             logs,
             shows_rate=self._options.rate_options is not None,
             is_printed=options.prints_epochs,

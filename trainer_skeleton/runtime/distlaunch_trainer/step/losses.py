@@ -52,16 +52,10 @@ class LossShare:
 
 
 class Losses:
-    """Computes a replica's share of a model's loss.
-
-    Parameters
-    ----------
-    model
-        A compiled model, built.
-    """
+    """Computes a replica's share of a model's loss."""
 
     def __init__(self, model: keras.Model) -> None:
-        self._model = model
+        self._model = model  # compiled and built
         self._sums_activity = bool(_regularized_layers(model)) and _sums_activity()
         self._takes_training = "training" in signature(model.compute_loss).parameters
 
@@ -83,16 +77,8 @@ class Losses:
     ) -> LossShare:
         """Return this replica's share of the global batch's loss.
 
-        Parameters
-        ----------
-        x, y, predicted, weights
-            Inputs, targets, outputs and sample weights of the replica's rows.
-        rows
-            The rows of the step.
-        training
-            Whether the step is one of training.
-        may_divide_later
-            Whether the caller divides gradients by the sum of `LossShare.divisor` if it is set.
+        With `may_divide_later` the caller divides gradients by the sum of `LossShare.divisor` if it
+        is set.
         """
         if may_divide_later and self._may_divide_later(y, predicted, weights, rows):
             with suppress(_SeveralReductionsError):
@@ -197,19 +183,8 @@ def normalize_globally(
 ) -> Iterator[list[tf.Tensor]]:
     """Rescale Keras's losses, reduced in here, so that they are means over ``rows``.
 
-    Parameters
-    ----------
-    rows
-        The rows of the step.
-    divide_later
-        Whether a loss with a divisor is not rescaled.
-    known_sums
-        Losses of ``add_loss()`` that are sums over the rows, and that the caller rescales.
-
-    Yields
-    ------
-    list of tf.Tensor
-        The replica's divisor of a loss that is not rescaled.
+    With `divide_later` a loss with a divisor is not rescaled, and the list gets this replica's
+    divisor. `known_sums` are losses of ``add_loss()`` over the rows, which the caller rescales.
     """
     keras_compat.replace_loss_reduction(_globally_normalized, lambda: normalized_rows() is not None)
     keras_compat.replace_added_losses(_added)

@@ -29,29 +29,16 @@ Snapshot = list[tuple[Any, tf.Tensor]]
 
 
 class ModelReplicas:
-    """A model on all replicas.
-
-    Parameters
-    ----------
-    model
-        A compiled Keras model, built in the strategy's scope.
-    strategy
-        The strategy.
-    synchronize
-        Whether all batch normalizations take their statistics from all replicas.
-    train_step
-        The user's function that trains on the rows of a replica, in place of the compiled loss.
-    record_examples
-        Called with the numbers of the examples of each step and replica, for an audit.
-    """
+    """A model on all replicas."""
 
     def __init__(
         self,
-        model: keras.Model,
+        model: keras.Model,  # compiled, and built in the strategy's scope
         strategy: tf.distribute.Strategy,
         *,
-        synchronize: bool = False,
-        train_step: TrainStep | None = None,
+        synchronize: bool = False,  # batch normalizations take their statistics of all replicas
+        train_step: TrainStep | None = None,  # of the user, in place of the compiled loss
+        # Called with the numbers of the examples of each step and replica, for an audit.
         record_examples: Callable[[np.ndarray], None] | None = None,
     ) -> None:
         self.model = model
@@ -122,10 +109,7 @@ class ModelReplicas:
     def count_rows(self, batch: Any, *, is_whole: bool) -> tuple[Any, tf.Tensor, tf.Tensor]:
         """Return a replica's batch of its own with its rows, and those of all replicas.
 
-        Parameters
-        ----------
-        batch
-            ``(data, rows)``, or the data alone if they are a whole batch.
+        The batch is ``(data, rows)``, or the data alone if they are a whole one.
         """
         if is_whole:
             own = count_rows(batch)

@@ -30,31 +30,16 @@ MAX_SKIPPED = 50
 
 
 class Execution(NamedTuple):
-    """The results of several training steps that were executed together, as scalars and vectors.
+    """The results of several training steps that were executed together, as scalars and vectors."""
 
-    Attributes
-    ----------
-    loss
-        The last step's loss over all replicas.
-    not_finite
-        The first step whose loss was not finite, from 0, or -1. With loss scaling the first one
-        that ends `MAX_SKIPPED` steps without an update.
-    steps
-        The number of steps; 0 if a task signaled to stop.
-    rows
-        The rows of all steps over all replicas.
-    signals
-        The control signals, summed over the replicas (shape [3]).
-    other_logs
-        The logs of the last step that are no metrics (shape [n]).
-    """
-
-    loss: tf.Tensor
+    loss: tf.Tensor  # of the last step, over all replicas
+    # The first step whose loss was not finite, from 0, or -1. With loss scaling the first one that
+    # ends `MAX_SKIPPED` steps without an update.
     not_finite: tf.Tensor
-    steps: tf.Tensor
-    rows: tf.Tensor
-    signals: tf.Tensor
-    other_logs: tf.Tensor
+    steps: tf.Tensor  # 0 if a task signaled to stop
+    rows: tf.Tensor  # of all steps, over all replicas
+    signals: tf.Tensor  # summed over the replicas (shape [3])
+    other_logs: tf.Tensor  # of the last step, that are no metrics (shape [n])
 
 
 class StepFunctions:
@@ -107,22 +92,12 @@ class StepFunctions:
         has_empty_replicas: bool = False,
         form: BatchForm = "divided",
     ) -> Execution:
-        """Train some steps on all replicas, or none if a task signals to stop.
+        """Train some steps (scalar, int32) on all replicas, or none if a task signals to stop.
 
-        Parameters
-        ----------
-        batches
-            The iterator of the batches, or one batch.
-        steps
-            Number of steps (scalar, int32).
-        signals
-            This task's control signals (shape [3]): whether to end the training and whether to stop
-            the run, both for all tasks if above 0, and a number for the others.
-        has_empty_replicas
-            Whether some replica has no row in some step. Such steps are compiled apart: they copy
-            all statistics and metrics, to restore them where there are no rows.
-        form
-            The form of the batches.
+        `batches` is their iterator, or one batch. The control signals of this task (shape [3]) are
+        whether to end the training and whether to stop the run, both for all tasks if above 0, and
+        a number for the others. Steps in which some replica has no row are compiled apart: they
+        copy all statistics and metrics, to restore them where there are no rows.
         """
         if self._training_step.accumulation is not None:
             self._training_step.accumulation.share()
@@ -141,19 +116,7 @@ class StepFunctions:
         has_empty_replicas: bool,
         form: BatchForm = "divided",
     ) -> None:
-        """Evaluate some steps on all replicas; the metrics hold the results.
-
-        Parameters
-        ----------
-        batches
-            The iterator of the batches, or one batch.
-        steps
-            Number of steps (scalar, int32).
-        has_empty_replicas
-            Whether some replica has no row in some step.
-        form
-            The form of the batches.
-        """
+        """Evaluate some steps on all replicas as `train` does; the metrics hold the results."""
         others = self._test_function(batches, steps, has_empty_replicas, form)
         self._last_logs = self._evaluation_logs, others
 
