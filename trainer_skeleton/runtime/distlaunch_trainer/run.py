@@ -66,17 +66,6 @@ class Run(AbstractContextManager):
     options
         The arguments, parsed by :func:`distlaunch_trainer.options.parser`.
 
-    Attributes
-    ----------
-    strategy : tf.distribute.Strategy
-        MultiWorkerMirroredStrategy for several tasks, MirroredStrategy for several GPUs of one
-        machine, otherwise the default strategy. With parameter servers too it is the default one:
-        the model is the chief's copy.
-    is_chief : bool
-        Whether this task saves and reports for all.
-    job_dir : str
-        The job folder, the same when a run resumes: a path or ``gs://`` URL.
-
     Raises
     ------
     ModelError
@@ -109,7 +98,11 @@ class Run(AbstractContextManager):
 
     @property
     def strategy(self) -> tf.distribute.Strategy:
-        """The strategy of the cluster."""
+        """MultiWorkerMirroredStrategy for several tasks, MirroredStrategy for several GPUs of one.
+
+        Otherwise the default strategy. With parameter servers too it is the default one: the model
+        is the chief's copy.
+        """
         return self._cluster.strategy
 
     @property
@@ -119,7 +112,7 @@ class Run(AbstractContextManager):
 
     @property
     def job_dir(self) -> str:
-        """The job folder: a path or a ``gs://`` URL, without a slash at its end."""
+        """The job folder, the same when a run resumes: a path or ``gs://`` URL without a slash."""
         return self._folders.job
 
     def load_data(

@@ -58,18 +58,7 @@ _OPTIONS = (
 
 
 def run_program(program: Program, settings: Settings) -> None:
-    """Run a program as one task of the cluster of ``TF_CONFIG``.
-
-    Raises
-    ------
-    TrainingStopped
-        If a task received SIGTERM during ``fit``; the chief has saved.
-    TrainerError
-        If the cluster cannot be formed, a checkpoint cannot be read or written, or the program
-        fails.
-    SystemExit
-        If the program calls ``sys.exit`` with another code than 0.
-    """
+    """Run a program as one task of the cluster of ``TF_CONFIG``; see `fit_script`."""
     # What the program sets after the strategy is made would be too late.
     if "set_memory_growth(" in program.source():
         settings = replace(settings, gpu_memory_growth=True)

@@ -39,14 +39,8 @@ def install(wrap: Callable[[Callable[..., Any]], Callable[..., Any]], *, same: b
     """Replace the function that returns a generator's next seed, and share the unseeded generator.
 
     Unseeded numbers come from one generator for all threads: Keras has one in each thread, and
-    replicas are traced in threads that cannot create variables.
-
-    Parameters
-    ----------
-    wrap
-        Is given Keras's function, and returns the one to use.
-    same
-        Whether all replicas draw the same numbers, see `is_same`.
+    replicas are traced in threads that cannot create variables. `wrap` is given Keras's function,
+    and returns the one to use; `same` is whether all replicas draw the same numbers.
     """
     _draws.are_same = same
     if not hasattr(seed_generator.SeedGenerator.next, "__wrapped__"):

@@ -47,11 +47,6 @@ class Callbacks(kc.CallbackList):
     """Keras's list of callbacks, with those that run on this task.
 
     Only some tasks have those that only write files (`writes`).
-
-    Raises
-    ------
-    ModelError
-        If a callback would change checkpoints, or has state that cannot be saved.
     """
 
     def __init__(
@@ -110,13 +105,7 @@ class Callbacks(kc.CallbackList):
         self.on_train_end(self._given_logs or (logs_of(record) if record else None))
 
     def state(self) -> tuple[list[Any], list[np.ndarray]]:
-        """Return the state of this task's callbacks as JSON values, and its arrays.
-
-        Raises
-        ------
-        ModelError
-            If it cannot be saved.
-        """
+        """Return the state of this task's callbacks as JSON values, and its arrays."""
         arrays: list[np.ndarray] = []
         states = []
         for name, callback in _named(self._local):

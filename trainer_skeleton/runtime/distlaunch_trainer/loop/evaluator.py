@@ -44,19 +44,10 @@ class Evaluator:
     def evaluate(
         self, steps_per_execution: int, must_stop: Callable[[], bool] = lambda: False
     ) -> dict[str, Any] | None:
-        """Evaluate once; the model's metrics are reset before and keep the results afterwards.
+        """Return the loss and the metrics, each a number or an array; None if the run must stop.
 
-        Parameters
-        ----------
-        steps_per_execution
-            Steps between calls of `must_stop`.
-        must_stop
-            Agrees with all tasks whether the run must stop.
-
-        Returns
-        -------
-        dict of str to float or numpy.ndarray, or None
-            The loss and the metrics; None if the run must stop.
+        `must_stop` agrees on that with all tasks, after so many steps each. The model's metrics are
+        reset before and keep the results afterwards.
         """
         self._model.reset_metrics()
         self._model.stop_evaluating = False
