@@ -16,12 +16,13 @@ import tensorflow as tf
 from .cluster.strategy import check_same_strategy
 from .evaluator_task.continuous_evaluation import ContinuousEvaluation
 from .evaluator_task.evaluator_status import ChiefSide, has_evaluator
+from .fit.evaluation import collective_evaluate
 from .input.data_setup import TrainingData, load_data, load_evaluation_data
 from .input.user_data.user_dataset import keep_order
 from .loop.callbacks import histogram_callback
-from .loop.evaluation import STEPS_PER_EXECUTION, collective_evaluate, restore_weights
 from .loop.evaluator import Evaluator
 from .loop.loop import Loop
+from .loop.saved_weights import restore_weights
 from .loop_choice import create_loop
 from .model.learning_rate import RateOptions, check_callbacks, resolve_rate_options, set_rates
 from .model.model_build import build_model
@@ -301,7 +302,7 @@ class Run(AbstractContextManager):
                 model, self.strategy, synchronize=self._settings.sync_batch_norm
             )
             evaluator = Evaluator(model, StepFunctions(replicas), self._cluster, data)
-            logs = evaluator.evaluate(STEPS_PER_EXECUTION) or {}
+            logs = evaluator.evaluate() or {}
         self._report.log(f"evaluation of {path}: {format_results(logs)}")
         if self.is_chief:
             facts = self._facts() | {"evaluated": path, "logs": logs, "data": data.describe()}

@@ -17,7 +17,7 @@ from .cluster.strategy import connect, describe
 from .errors import ClusterError
 from .input.downloads import share_downloads
 from .input.run_options import resolve_option
-from .loop.evaluation import read_checkpoint
+from .loop.saved_weights import read_checkpoint
 from .options import Settings
 from .parameter_server.connection import Servers, chief_alone, connect_to_servers, coordinates
 from .report.report import Report

@@ -13,12 +13,10 @@ import tensorflow as tf
 
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.cluster.rendezvous import LOADING
-from distlaunch_trainer.errors import DataError, ModelError
+from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.input.data_setup import TrainingData
 from distlaunch_trainer.keras_compat import fit_calls
-from distlaunch_trainer.loop.callbacks import TEST_HOOKS, Callbacks, has_hook
-from distlaunch_trainer.loop.evaluation import STEPS_PER_EXECUTION
-from distlaunch_trainer.loop.evaluator import Evaluator
+from distlaunch_trainer.loop.callbacks import Callbacks
 from distlaunch_trainer.loop.loop import Loop
 from distlaunch_trainer.loop.loop_options import LoopOptions, StepTools, TaskServices
 from distlaunch_trainer.loop.measurements import Measurements
@@ -32,9 +30,10 @@ from distlaunch_trainer.task.storage import join, make_folder
 from distlaunch_trainer.training_state import Progress
 
 from .chief_files import file_of_chief
+from .evaluation import evaluate_together, evaluation_data, flatten_callbacks
 from .interception import intercepted, set_verbosity
 from .keras_data import KerasData
-from .open_data import Caller, open_data
+from .open_data import Caller, compared, open_data
 from .prediction import predict_alone, predict_together
 from .script_models import ScriptModels
 
@@ -122,8 +121,8 @@ class Session:
         training, validation = self._fit_data(values)
         self.models.warn_of_layers(model)
         self.models.build(model, training.spec_or_batch(), trains=True)
-        compared = _compared(training, validation)
-        with self._checkpoints() as checkpoints, self._stopping(), compared:
+        rows = compared(training, validation)
+        with self._checkpoints() as checkpoints, self._stopping(), rows:
             self._loop = loop = self._make_loop(model, training, validation, checkpoints, values)
             self._report_start(training, values, loop.step)
             final = loop.run()
@@ -137,25 +136,21 @@ class Session:
         """Return the training and the validation data of a call of ``fit``."""
         arrays, held_out = fit_calls.split_arrays(values)
         names = ("batch_size", "steps_per_epoch", "shuffle", "class_weight")
+        caller = self._caller(values["self"])
         with self._shuffled_arrays():
-            training = self._open(values["self"], *arrays, **{name: values[name] for name in names})
+            training = open_data(caller, *arrays, **{name: values[name] for name in names})
         if held_out is None:
             return training, None
-        validation = self._open(
-            values["self"],
+        validation = open_data(
+            caller,
             *keras.utils.unpack_x_y_sample_weight(held_out),
             batch_size=values["validation_batch_size"] or values["batch_size"],
             steps_per_epoch=values["validation_steps"],
         )
         return training, validation
 
-    def _open(
-        self, model: keras.Model, *arrays: Any, gathers_rows: bool = False, **options: Any
-    ) -> KerasData:
-        """Return the data of a call, as Keras takes them."""
-        adapter = fit_calls.data_adapter(*arrays, **options)
-        caller = Caller(self.models.cluster_of(model), self.report, self.call, gathers_rows)
-        return open_data(adapter, options.get("steps_per_epoch"), caller)
+    def _caller(self, model: keras.Model, *, gathers_rows: bool = False) -> Caller:
+        return Caller(self.models.cluster_of(model), self.report, self.call, gathers_rows)
 
     def _make_loop(
         self,
@@ -170,7 +165,7 @@ class Session:
         saved = checkpoints.latest() if cluster.role.is_chief else None
         start = agreed_state(cluster, saved and saved.state)
         callbacks = Callbacks(
-            _flatten(values["callbacks"]),
+            flatten_callbacks(values["callbacks"]),
             model,
             epochs=values["epochs"],
             steps=training.steps,
@@ -250,46 +245,11 @@ class Session:
         if not model.compiled:
             return function(*arguments.args, **arguments.kwargs)  # which refuses it
         self._begin("evaluate()", values)
-        names = ("x", "y", "sample_weight")
-        data = self._open(
-            model,
-            *(values[name] for name in names),
-            batch_size=values["batch_size"],
-            steps_per_epoch=values["steps"],
-        )
+        caller = self._caller(model)
+        data = evaluation_data(values, caller)
         self.models.build(model, data.spec_or_batch())
         functions = self.models.functions_of(model)
-        functions.synchronize()
-        given = values["callbacks"]
-        own = any(has_hook(callback, TEST_HOOKS) for callback in _flatten(given))
-        hooks = self.rendezvous.exchange("batch hooks", own, "to call evaluate()")
-        callbacks = self._callback_list(given, model, data, values["verbose"])
-        evaluator = Evaluator(
-            model,
-            functions,
-            self.models.cluster_of(model),
-            data,
-            callbacks=callbacks,
-            calls_batch_hooks=any(hooks),
-        )
-        with _compared(data):
-            logs = evaluator.evaluate(STEPS_PER_EXECUTION)
-        return fit_calls.results_of(model, logs, return_dict=values["return_dict"])
-
-    def _callback_list(
-        self, given: Any, model: keras.Model, data: KerasData, verbose: int
-    ) -> keras.callbacks.CallbackList:
-        """Return the callbacks of a call, with the progress bar of Keras."""
-        if isinstance(given, keras.callbacks.CallbackList):
-            return given
-        return keras.callbacks.CallbackList(
-            given,
-            add_progbar=verbose != 0,
-            verbose=verbose,
-            epochs=1,
-            steps=data.steps,
-            model=model,
-        )
+        return evaluate_together(model, functions, data, caller.cluster, values)
 
     def _predict(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
         values = arguments.arguments
@@ -303,8 +263,8 @@ class Session:
         if adapter.num_batches == 1:
             return predict_alone(function, arguments)
         self._meet("predict()")
-        data = self._open(values["self"], adapter, gathers_rows=True, **options)
-        with _compared(data):
+        data = open_data(self._caller(values["self"], gathers_rows=True), adapter, **options)
+        with compared(data):
             return predict_together(function, arguments, data, self.cluster)
 
     def _shuffled_arrays(self) -> AbstractContextManager[None]:
@@ -336,22 +296,3 @@ class Session:
     def _meet(self, action: str) -> None:
         """Wait until all tasks make this call."""
         self.call = self.rendezvous.meet(action)
-
-
-def _flatten(given: Any) -> list[keras.callbacks.Callback]:
-    """Return the callbacks that a script gives: None, one, a list or a `CallbackList`."""
-    if isinstance(given, keras.callbacks.CallbackList):
-        return list(given.callbacks)
-    return keras.tree.flatten(given or [])
-
-
-@contextmanager
-def _compared(*data: KerasData | None) -> Iterator[None]:
-    """Name the rows that differ between the tasks, if reading fails for that."""
-    try:
-        yield
-    except tf.errors.OpError as error:
-        for comparison in (each.comparison for each in data if each):
-            if comparison and comparison.problem:
-                raise DataError(comparison.problem) from error
-        raise

@@ -15,6 +15,8 @@ from distlaunch_trainer.input.batches import Data, Reader
 from distlaunch_trainer.input.order.plan import end_of_similar_steps
 from distlaunch_trainer.step.step_functions import StepFunctions
 
+_STEPS_PER_EXECUTION = 50
+
 
 class Evaluator:
     """Evaluates a model on each example of the data once, on all tasks together.
@@ -42,7 +44,9 @@ class Evaluator:
         self._reader: Reader | None = None
 
     def evaluate(
-        self, steps_per_execution: int, must_stop: Callable[[], bool] = lambda: False
+        self,
+        steps_per_execution: int = _STEPS_PER_EXECUTION,
+        must_stop: Callable[[], bool] = lambda: False,
     ) -> dict[str, Any] | None:
         """Return the loss and the metrics, each a number or an array; None if the run must stop.
 
