@@ -22,13 +22,7 @@ from .worker_data import explained_python
 
 
 class CoordinatorLoop(Loop):
-    """The loop of one task, the chief, whose steps are those of workers.
-
-    Raises
-    ------
-    ModelError
-        If a callback needs batches.
-    """
+    """The loop of one task, the chief, whose steps are those of workers."""
 
     def __init__(
         self,
@@ -50,19 +44,13 @@ class CoordinatorLoop(Loop):
         super().__init__(model, services, data, options=options, tools=tools, progress=progress)
         self._servers = servers
         self._runner = self._server_runner = ServerRunner(
-            model, servers, services, options, tools, state=self._state, watchdog=self._watchdog
+            model, services, options, tools, state=self._state, watchdog=self._watchdog
         )
 
     def run(self) -> Progress:
-        """Train as `Loop.run`, with the variables as they are now.
-
-        Raises
-        ------
-        TrainerError
-            Also if the model or the data cannot be used so, or a server is lost.
-        """
+        """Train as `Loop.run`, with the variables as they are now."""
         with self._lost_servers(), explained_python():
-            self._server_runner.start(self._data)
+            self._server_runner.start(self._servers, self._data)
             with LostWorkers(self._servers.workers):
                 return super().run()
 
