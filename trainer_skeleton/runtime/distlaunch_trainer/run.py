@@ -19,7 +19,6 @@ from .evaluator_task.evaluator_status import ChiefSide, has_evaluator
 from .fit.evaluation import collective_evaluate
 from .input.data_setup import TrainingData, load_data, load_evaluation_data
 from .input.user_data.user_dataset import keep_order
-from .loop.callbacks import histogram_callback
 from .loop.evaluator import Evaluator
 from .loop.loop import Loop
 from .loop.saved_weights import restore_weights
@@ -237,7 +236,8 @@ class Run(AbstractContextManager):
             callbacks += [export] if self.is_chief else []
         self._report.layers(model)
         if self._settings.histograms and self.is_chief:
-            callbacks.append(histogram_callback(model, self._report))
+            write = lambda epoch, _: self._report.histograms(epoch, model)  # noqa: E731
+            callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=write))
         # Kept, as its iterators may end slowly, and the model is to be saved before.
         self._loop = loop = create_loop(
             self._joined,

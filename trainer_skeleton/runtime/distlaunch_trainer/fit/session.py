@@ -121,10 +121,15 @@ class Session:
         training, validation = self._fit_data(values)
         self.models.warn_of_layers(model)
         self.models.build(model, training.spec_or_batch(), trains=True)
-        rows = compared(training, validation)
-        with self._checkpoints() as checkpoints, self._stopping(), rows:
+        with self._checkpoints() as checkpoints, self._stopping(), compared(training, validation):
             self._loop = loop = self._make_loop(model, training, validation, checkpoints, values)
-            self._report_start(training, values, loop.step)
+            self.report_start(
+                loop.step,
+                max(0, values["epochs"] - values["initial_epoch"]),
+                global_batch=training.global_batch,
+                examples=training.examples,
+                steps_per_epoch=training.steps,
+            )
             final = loop.run()
             if self.cluster.role.is_chief:
                 checkpoints.keep_newest()
@@ -197,33 +202,30 @@ class Session:
         )
         if start is not None:
             loop.restore(saved)
-            self.resumed_from = loop.step
-            if loop.is_done:
-                message = f"fit() was done at step {loop.step}: its weights are restored"
-            else:
-                message = f"resuming after step {loop.step}, in epoch {first + loop.epoch + 1}"
-            self.report.log(message)
+            self.report_resume(loop.step, first + loop.epoch + 1, is_done=loop.is_done)
         return loop
 
-    def _report_start(self, training: KerasData, values: dict[str, Any], step: int) -> None:
-        self.facts = {
-            "global_batch": training.global_batch,
-            "steps_per_epoch": training.steps,
-            "epochs": len(self.epochs) + max(0, values["epochs"] - values["initial_epoch"]),
-            "examples": training.examples,
-            "replicas": self.cluster.replicas,
-        }
+    def report_resume(self, step: int, epoch: int, *, is_done: bool) -> None:
+        """Log that a call of ``fit`` resumes after a step, in an epoch from 1 on."""
+        self.resumed_from = step
+        message = f"resuming after step {step}, in epoch {epoch}"
+        if is_done:
+            message = f"fit() was done at step {step}: its weights are restored"
+        self.report.log(message)
+
+    def report_start(self, step: int, epochs: int, **data: int | None) -> None:
+        """Report that a call of ``fit`` starts after a step: its epochs, and its data."""
+        epochs += len(self.epochs)
+        self.facts = {**data, "epochs": epochs, "replicas": self.cluster.replicas}
         known = {name: value for name, value in self.facts.items() if value is not None}
         self.report.event("ready", **known, tasks=self.cluster.role.num_workers, step=step)
 
-    @contextmanager
-    def _checkpoints(self) -> Iterator[Checkpoints]:
-        """Yield the checkpoints of this call, and wait for them."""
+    def _checkpoints(self) -> Checkpoints:
+        """Return the checkpoints of this call."""
         folder = join(self._checkpoints_dir, f"fit-{self._calls}")
         if self.cluster.role.is_chief:
             make_folder(folder)
-        with Checkpoints(folder, self.report) as checkpoints:
-            yield checkpoints
+        return Checkpoints(folder, self.report)
 
     @contextmanager
     def _stopping(self) -> Iterator[None]:

@@ -127,7 +127,8 @@ class Losses:
 
     def _summed(self, dtype: Any) -> Any:
         """Return the part of the loss that is a sum over this replica's rows."""
-        return _total(_activity_losses(self._model), dtype) if self._sums_activity else 0.0
+        losses = _activity_losses(self._model) if self._sums_activity else []
+        return tf.cast(tf.add_n(losses), dtype) if losses else 0.0
 
 
 def per_step_counters(model: keras.Model) -> list[Any]:
@@ -146,10 +147,6 @@ def _share_of_rows(loss: tf.Tensor, rows: StepRows) -> LossShare:
     return LossShare(
         loss_to_differentiate, loss_to_differentiate / tf.cast(rows.global_rows * a_row, loss.dtype)
     )
-
-
-def _total(losses: list[Any], dtype: Any) -> Any:
-    return tf.cast(tf.add_n(losses), dtype) if losses else 0.0
 
 
 def _activity_losses(model: keras.Model) -> list[Any]:

@@ -102,9 +102,12 @@ class ModelReplicas:
                 variable.assign(tf.where(rows.local_rows > 0, variable.value, value))
 
     def _local_statistics(self) -> list[Any]:
-        """Return the weights that a replica changes by its rows alone."""
+        """Return the weights that a replica's forward pass may change by its rows alone."""
         common = [v for layer in self.normalizations.synchronized for v in layer.variables]
-        return [v for v in _statistics(self.model) if not any(v is other for other in common)]
+        # Frozen layers change none.
+        layers = [layer for layer in keras_compat.all_layers(self.model) if layer.trainable]
+        own = [v for layer in layers for v in keras_compat.own_non_trainable_variables(layer)]
+        return [v for v in own if not any(v is other for other in common)]
 
     def count_rows(self, batch: Any, *, is_whole: bool) -> tuple[Any, tf.Tensor, tf.Tensor]:
         """Return a replica's batch of its own with its rows, and those of all replicas.
@@ -153,12 +156,6 @@ class ModelReplicas:
                 variable.assign(value / self.count)
 
         self.strategy.run(average)
-
-
-def _statistics(model: keras.Model) -> list[Any]:
-    """Return the weights that a forward pass may change; frozen layers change none."""
-    layers = [layer for layer in keras_compat.all_layers(model) if layer.trainable]
-    return [v for layer in layers for v in keras_compat.own_non_trainable_variables(layer)]
 
 
 def _constant_rows(data: Any) -> int | None:

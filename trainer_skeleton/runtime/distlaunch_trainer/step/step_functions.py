@@ -187,10 +187,7 @@ class StepFunctions:
         self, number: tf.Tensor, get_batch: Callable[[], Any], has_empty_replicas: bool
     ) -> tuple[Any, tf.Tensor, tf.Tensor]:
         """Train on the next batch; return it, the loss and the other logs."""
-
-        def train(batch: Any) -> tuple[tf.Tensor, tf.Tensor]:
-            return self._training_step(batch, has_empty_replicas)
-
+        train = partial(self._training_step, has_empty_replicas=has_empty_replicas)
         if self.timer is None:
             batch = get_batch()
             return batch, *train(batch)
