@@ -12,9 +12,7 @@ import tensorflow as tf
 
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.input.batches import BatchForm, Reader
-from distlaunch_trainer.input.user_data.same_rows import (
-    RowComparison,
-)
+from distlaunch_trainer.input.user_data.same_rows import RowComparison
 from distlaunch_trainer.training_state import Progress, RunOptions
 
 Dataset = tf.data.Dataset

@@ -127,13 +127,9 @@ class _Backup:
     def __init__(self, folder: str, call: int, cluster: Cluster) -> None:
         self._folder = folder
         self._name = f"fit-{call}"
+        self.path = join(folder, f"{self._name}.json")  # of the file that names the others
         self._cluster = cluster
         self._values = ""  # the prefix of the files with the values, in the same folder
-
-    @property
-    def path(self) -> str:
-        """The path of the file that names the others."""
-        return join(self._folder, f"{self._name}.json")
 
     def load(self) -> _FitState | None:
         """Return the state of the chief on every task, None if there is none."""

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.cluster.rendezvous import LOADING
+from distlaunch_trainer.cluster.strategy import check_same_strategy
 from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.input.data_setup import TrainingData
 from distlaunch_trainer.keras_compat import fit_calls
@@ -258,7 +259,7 @@ class Session:
         set_verbosity(values, is_chief=self.cluster.role.is_chief)
         if self.cluster.role.num_workers == 1:
             return function(*arguments.args, **arguments.kwargs)
-        self.models.check(values["self"], "predict()")
+        check_same_strategy(values["self"], self.cluster.strategy, "predict()")
         options = {"batch_size": values["batch_size"], "steps_per_epoch": values["steps"]}
         # In place of a generator, whose first batches it has read.
         values["x"] = adapter = fit_calls.data_adapter(values["x"], **options)
@@ -291,7 +292,7 @@ class Session:
 
     def _begin(self, call: str, values: dict[str, Any]) -> None:
         """Wait until all tasks make this call, of a model of the cluster's."""
-        self.models.check(values["self"], call)
+        check_same_strategy(values["self"], self.cluster.strategy, call)
         set_verbosity(values, is_chief=self.cluster.role.is_chief)
         self._meet(call)
 

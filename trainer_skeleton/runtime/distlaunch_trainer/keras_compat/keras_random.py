@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from functools import wraps
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -23,16 +24,7 @@ SEEDED_OPERATIONS = {
 }
 """Operations that draw numbers from a state of their own, which a seed begins."""
 
-
-class _Draws:
-    """What `install` has set for this process."""
-
-    def __init__(self) -> None:
-        self.are_same = False
-        self.generator: keras.random.SeedGenerator | None = None
-
-
-_draws = _Draws()
+_draws = SimpleNamespace(are_same=False, generator=None)  # what `install` sets for this process
 
 
 def install(wrap: Callable[[Callable[..., Any]], Callable[..., Any]], *, same: bool) -> None:

@@ -142,7 +142,7 @@ class RunState:
             )
         self._arrays = [values[_callback_name(number)] for number in range(len(arrays))]
 
-    def begin_training(self, first_epoch: int = 0) -> None:
+    def begin_training(self, first_epoch: int) -> None:
         """Have the callbacks begin the training, or resume it.
 
         `first_epoch` is the number that they get of the first epoch.

@@ -101,8 +101,7 @@ class StepFunctions:
         """
         if self._training_step.accumulation is not None:
             self._training_step.accumulation.share()
-        results = self._train_function(batches, steps, signals, has_empty_replicas, form)
-        return Execution(*results)
+        return self._train_function(batches, steps, signals, has_empty_replicas, form)
 
     def keep_logs(self, execution: Execution) -> None:
         """Take the logs that are no metrics from an execution that trained some steps."""
@@ -146,7 +145,7 @@ class StepFunctions:
         signals: tf.Tensor,
         has_empty_replicas: bool,
         form: BatchForm,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    ) -> Execution:
         self.graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         # In the graph, so that no task waits in Python; and first, so that all stop at one step.
         signals = self._replicas.run(self._replicas.all_reduce, signals)
@@ -167,7 +166,7 @@ class StepFunctions:
         loss, not_finite, rows, others = _repeat(train, steps, loss, tf.constant(-1), rows)
         if self._training_step.has_local_loss:
             loss, not_finite = self._replicas.run(self._replicas.agree_on_loss, loss, not_finite)
-        return loss, not_finite, steps, rows, signals, others
+        return Execution(loss, not_finite, steps, rows, signals, others)
 
     def _is_lost(self, loss: tf.Tensor) -> tf.Tensor:
         """Return whether training a step did not work, and will not."""
