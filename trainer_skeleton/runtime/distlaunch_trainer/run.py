@@ -98,10 +98,11 @@ class Run(AbstractContextManager):
 
     @property
     def strategy(self) -> tf.distribute.Strategy:
-        """MultiWorkerMirroredStrategy for several tasks, MirroredStrategy for several GPUs of one.
+        """The strategy of the cluster.
 
-        Otherwise the default strategy. With parameter servers too it is the default one: the model
-        is the chief's copy.
+        MultiWorkerMirroredStrategy for several tasks, MirroredStrategy for several GPUs of one
+        machine, otherwise the default strategy. With parameter servers too it is the default one:
+        the model is the chief's copy.
         """
         return self._cluster.strategy
 
@@ -112,7 +113,10 @@ class Run(AbstractContextManager):
 
     @property
     def job_dir(self) -> str:
-        """The job folder, the same when a run resumes: a path or ``gs://`` URL without a slash."""
+        """The job folder, the same when a run resumes: a path or ``gs://`` URL.
+
+        It has no slash at its end.
+        """
         return self._folders.job
 
     def load_data(

@@ -207,7 +207,7 @@ class Session:
         return loop
 
     def report_resume(self, step: int, epoch: int, *, is_done: bool) -> None:
-        """Log that a call of ``fit`` resumes after a step, in an epoch from 1 on."""
+        """Log that a call of ``fit`` resumes after a step, in an epoch, counted from 1."""
         self.resumed_from = step
         message = f"resuming after step {step}, in epoch {epoch}"
         if is_done:
