@@ -67,3 +67,10 @@ def test_help_lists_all_options_without_tensorflow(python):
     imported = {line.rpartition("|")[2].strip() for line in task.stderr.splitlines()}
     assert "argparse" in imported
     assert not {"tensorflow", "keras", "numpy"} & imported
+
+
+def test_a_bad_cluster_is_one_line(python):
+    task = python("-m", "trainer.task", TF_CONFIG="{")
+    assert task.returncode == 1
+    assert "trainer: error: TF_CONFIG is not JSON" in task.stderr
+    assert "Traceback" not in task.stderr

@@ -23,7 +23,7 @@ from distlaunch_trainer.errors import ClusterError, ModelError, TrainingStopped
 from distlaunch_trainer.evaluator_task import evaluator_status
 from distlaunch_trainer.evaluator_task.continuous_evaluation import ContinuousEvaluation
 from distlaunch_trainer.evaluator_task.evaluator_status import ChiefSide, has_evaluator
-from distlaunch_trainer.input.data_setup import open_evaluation_data
+from distlaunch_trainer.input.data_setup import load_evaluation_data
 from distlaunch_trainer.model.model_build import build_model
 from distlaunch_trainer.model.model_state import ModelState
 from distlaunch_trainer.options import Settings
@@ -75,13 +75,16 @@ class Job:
         self.checkpoints.wait()
 
     def evaluator(self, **settings: object) -> ContinuousEvaluation:
-        data = open_evaluation_data(Arrays(X, 3 * X), self.cluster, self.report, global_batch=4)
+        loaded = load_evaluation_data(
+            Settings(global_batch_size=4), self.cluster, str(self.folder), self.report,
+            training=lambda: None, validation=lambda: Arrays(X, 3 * X),
+        )  # fmt: skip
         joined = SimpleNamespace(
             settings=Settings(**settings), cluster=self.cluster, report=self.report,
             checkpoints=Checkpoints(str(self.folder / "checkpoints"), self.report),
             folders=SimpleNamespace(job=str(self.folder)), stop=self.signal,
         )  # fmt: skip
-        return ContinuousEvaluation(joined, self.model, data)
+        return ContinuousEvaluation(joined, self.model, loaded.training)
 
     @contextmanager
     def ending(self) -> Iterator[None]:

@@ -10,15 +10,14 @@ import pytest
 import tensorflow as tf
 
 from distlaunch_trainer.fit.open_data import Caller, open_data
-from distlaunch_trainer.keras_compat import fit_calls
 from distlaunch_trainer.training_state import Progress
 
 from ..conftest import task_of  # noqa: TID252
 
 
 def opened(cluster, *arrays, steps=None, **options):
-    adapter = fit_calls.data_adapter(*arrays, steps_per_epoch=steps, **options)
-    return open_data(adapter, steps, Caller(cluster, SimpleNamespace(warn=print), "fit()"))
+    caller = Caller(cluster, SimpleNamespace(warn=print), "fit()")
+    return open_data(caller, *arrays, steps_per_epoch=steps, **options)
 
 
 def read(reader, first=0, most=99, done=0):

@@ -9,6 +9,8 @@ import pytest
 from distlaunch_trainer.errors import TrainerError
 from distlaunch_trainer.fit.__main__ import parser
 from distlaunch_trainer.fit.program import Program
+from distlaunch_trainer.fit.remedies import remedy
+from distlaunch_trainer.task.explain import script_errors
 
 
 @pytest.fixture(autouse=True)
@@ -44,12 +46,13 @@ def test_which_keras_a_script_is_for(project, source, expected):
     ("words", "message"),
     [
         (["trian.py"], "trian.py: no such file; the working directory is"),
-        (["-m", "trainer.tsk"], "no module trainer.tsk; the working directory is"),
-        (["-m", "plain"], "plain is a package without __main__.py.* plain.task"),
+        (["-m", "trainer"], "ImportError: No module named trainer$"),
+        (["-m", "trainer.tsk"], "ImportError: Error while finding .*: No module named 'trainer'"),
+        (["-m", "plain"], "'plain' is a package and cannot be directly executed$"),
     ],
 )
 def test_a_program_that_is_not_there(words, message):
-    with pytest.raises(TrainerError, match=message):
+    with pytest.raises(TrainerError, match=message), script_errors(remedy):
         Program.of(parser().parse_args(words)).run()
 
 

@@ -62,11 +62,11 @@ if is_last_small:
     run_start.connect = lambda *_: tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     settings = Settings(job_dir="job", epochs=3, global_batch_size=2)
 rows = 9 if is_last_small else 8
-from distlaunch_trainer.loop import steps_per_execution
+from distlaunch_trainer.loop import step_runner
 if is_last_small:
-    steps_per_execution._SECONDS_PER_EXECUTION = 1e9  # as many as the steps before allow
+    step_runner._SECONDS_PER_EXECUTION = 1e9  # as many as the steps before allow
 else:
-    steps_per_execution._MAX_STEPS = 1
+    step_runner._MAX_STEPS = 1
 with Run(Namespace(**asdict(settings))) as run:
     run.load_data(lambda: Arrays(np.zeros((rows, 1)), np.zeros((rows, 1))))
     with run.strategy.scope():

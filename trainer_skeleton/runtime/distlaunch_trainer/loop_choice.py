@@ -34,26 +34,7 @@ def create_loop(
     callbacks: Sequence[keras.callbacks.Callback],
     train_step: TrainStep | None,
 ) -> Loop:
-    """Return the loop that trains a model on the tasks of a run.
-
-    Parameters
-    ----------
-    joined
-        The run.
-    model
-        A compiled model, built in the scope of the strategy.
-    data, progress
-        The data and options of the run, and how far it is.
-    callbacks
-        Keras callbacks.
-    train_step
-        The user's step; see `Run.fit`.
-
-    Raises
-    ------
-    ModelError
-        If the model, a callback or the step is not for this loop.
-    """
+    """Return the loop that trains a model on the tasks of a run; see `Run.fit`."""
     settings = joined.settings
     timeout = settings.step_timeout
     if timeout is None:

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn
 
-_CHIEF_FIRST_SECONDS = 5.0
+CHIEF_FIRST_SECONDS = 5.0
+"""Before other tasks report an error: the chief's end stops them before they report the same."""
 
 STRATEGIES = ("multi-worker", "mirrored", "one-device", "parameter-server", "tpu")
 
@@ -23,8 +24,8 @@ STRATEGIES = ("multi-worker", "mirrored", "one-device", "parameter-server", "tpu
 class _OptionParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the error in one line."""
-        if not _is_chief():  # the chief's end stops this task before it reports the same
-            time.sleep(_CHIEF_FIRST_SECONDS)
+        if not _is_chief():
+            time.sleep(CHIEF_FIRST_SECONDS)
         line = " ".join(message.split())
         self.exit(2, f"trainer: error: {line} (--help lists the options)\n")
 

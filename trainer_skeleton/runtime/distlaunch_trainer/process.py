@@ -8,10 +8,10 @@ import sys
 import traceback
 from collections.abc import Callable
 
+from .options import CHIEF_FIRST_SECONDS
 from .task import messages, stop_signal
 from .task.events import append_event
 
-_CHIEF_FIRST_SECONDS = 5.0
 _LONGEST_TRACEBACK = 100_000
 
 
@@ -48,11 +48,12 @@ def launch(train: Callable[[argparse.Namespace], None], options: argparse.Namesp
 
 
 def _exit_code(train: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> int:
-    from .cluster.role import role_from
+    from .cluster.role import Role, role_from
     from .errors import TrainerError, TrainingStopped
     from .parameter_server.servers import is_server, serve
     from .task import explain  # imports TensorFlow
 
+    role = Role()
     try:
         role = role_from(os.environ)
         if is_server(role, options):
@@ -64,17 +65,10 @@ def _exit_code(train: Callable[[argparse.Namespace], None], options: argparse.Na
     except Exception as error:  # noqa: BLE001 - reported in one line like every other
         is_known = isinstance(error, TrainerError)
         problem = str(error) if is_known else explain.final_message(error)
-        _let_chief_end_first()
+        if not role.is_chief:
+            stop_signal.sleep(CHIEF_FIRST_SECONDS)
         _end_with(problem, debug=options.debug)
     return 0
-
-
-def _let_chief_end_first() -> None:
-    """Wait on other tasks than the chief, whose end stops them before they report the same."""
-    from .cluster.role import role_from
-
-    if not role_from(os.environ).is_chief:
-        stop_signal.sleep(_CHIEF_FIRST_SECONDS)
 
 
 def _end_with(problem: str, *, debug: bool) -> None:

@@ -17,12 +17,12 @@ from .cluster.strategy import check_same_strategy
 from .errors import DataError
 from .evaluator_task.continuous_evaluation import ContinuousEvaluation
 from .evaluator_task.evaluator_status import ChiefSide, has_evaluator
+from .fit.evaluation import collective_evaluate
 from .input.data_setup import TrainingData, load_data, load_evaluation_data
 from .input.user_data.user_dataset import keep_order
-from .loop.callbacks import histogram_callback
-from .loop.evaluation import STEPS_PER_EXECUTION, collective_evaluate, restore_weights
 from .loop.evaluator import Evaluator
 from .loop.loop import Loop
+from .loop.saved_weights import restore_weights
 from .loop_choice import create_loop
 from .model.learning_rate import RateOptions, check_callbacks, resolve_rate_options, set_rates
 from .model.model_build import build_model
@@ -67,17 +67,6 @@ class Run(AbstractContextManager):
     options
         The arguments, parsed by :func:`distlaunch_trainer.options.parser`.
 
-    Attributes
-    ----------
-    strategy : tf.distribute.Strategy
-        MultiWorkerMirroredStrategy for several tasks, MirroredStrategy for several GPUs of one
-        machine, otherwise the default strategy. With parameter servers too it is the default one:
-        the model is the chief's copy.
-    is_chief : bool
-        Whether this task saves and reports for all.
-    job_dir : str
-        The job folder, the same when a run resumes: a path or ``gs://`` URL.
-
     Raises
     ------
     ModelError
@@ -110,7 +99,12 @@ class Run(AbstractContextManager):
 
     @property
     def strategy(self) -> tf.distribute.Strategy:
-        """The strategy of the cluster."""
+        """The strategy of the cluster.
+
+        MultiWorkerMirroredStrategy for several tasks, MirroredStrategy for several GPUs of one
+        machine, otherwise the default strategy. With parameter servers too it is the default one:
+        the model is the chief's copy.
+        """
         return self._cluster.strategy
 
     @property
@@ -120,7 +114,10 @@ class Run(AbstractContextManager):
 
     @property
     def job_dir(self) -> str:
-        """The job folder: a path or a ``gs://`` URL, without a slash at its end."""
+        """The job folder, the same when a run resumes: a path or ``gs://`` URL.
+
+        It has no slash at its end.
+        """
         return self._folders.job
 
     def load_data(
@@ -243,7 +240,8 @@ class Run(AbstractContextManager):
             callbacks += [ExportBest(best)] if self.is_chief else []
         self._report.layers(model)
         if self._settings.histograms and self.is_chief:
-            callbacks.append(histogram_callback(model, self._report))
+            write = lambda epoch, _: self._report.histograms(epoch, model)  # noqa: E731
+            callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=write))
         # Kept, as its iterators may end slowly, and the model is to be saved before.
         self._loop = loop = create_loop(
             self._joined,
@@ -308,7 +306,7 @@ class Run(AbstractContextManager):
                 model, self.strategy, synchronize=self._settings.sync_batch_norm
             )
             evaluator = Evaluator(model, StepFunctions(replicas), self._cluster, data)
-            logs = evaluator.evaluate(STEPS_PER_EXECUTION) or {}
+            logs = evaluator.evaluate() or {}
         self._report.log(f"evaluation of {path}: {format_results(logs)}")
         if self.is_chief:
             facts = self._facts() | {"evaluated": path, "logs": logs, "data": data.describe()}

@@ -21,17 +21,7 @@ from .training_state import Progress
 
 
 def run_facts(data: TrainingData, epochs: int, cluster: Cluster) -> dict[str, Any]:
-    """Return the figures of a run that are known before it trains.
-
-    Parameters
-    ----------
-    data
-        The data of the run.
-    epochs
-        Requested epochs.
-    cluster
-        The tasks.
-    """
+    """Return the figures of a run that are known before it trains."""
     plan = data.training.plan
     return {
         "global_batch": plan.global_batch,
@@ -53,18 +43,8 @@ def run_summary(
 ) -> dict[str, Any]:
     """Return what ``summary.json`` records of a trained model's run, besides its files.
 
-    Parameters
-    ----------
-    data
-        The data of the run.
-    final
-        The progress after training.
-    cluster
-        The tasks that train together.
-    tasks
-        Their names, and those of parameter servers and of their workers.
-    first_step
-        The step from which the run was resumed, 0 for one from scratch.
+    `tasks` has parameter servers and their workers too. The run was resumed from `first_step`, or
+    it is 0.
     """
     facts = run_facts(data, len(final.history), cluster)
     examples = _examples_per_epoch(data, final)

@@ -17,7 +17,7 @@ from .cluster.strategy import connect, describe
 from .errors import ClusterError
 from .input.downloads import share_downloads
 from .input.run_options import resolve_option
-from .loop.evaluation import read_checkpoint
+from .loop.saved_weights import read_checkpoint
 from .options import Settings
 from .parameter_server.connection import Servers, connect_to_servers, coordinates
 from .report.report import Report
@@ -49,17 +49,7 @@ class JoinedRun:
 def join_run(options: argparse.Namespace) -> JoinedRun:
     """Form the cluster of ``TF_CONFIG``, and read from the job folder where an earlier run stopped.
 
-    Raises
-    ------
-    ModelError
-        If this version of Keras is not supported.
-    ClusterError
-        If ``TF_CONFIG`` is wrong, peers are missing, or tasks do not have the GPUs that they
-        should.
-    PlanError
-        If the options differ from those of the run that is resumed.
-    StorageError
-        If the job folder cannot be read or written.
+    The errors are those of `Run`.
     """
     settings, role = Settings.of(options), role_from(os.environ)
     is_evaluator = role.type == "evaluator"
@@ -72,10 +62,13 @@ def join_run(options: argparse.Namespace) -> JoinedRun:
     stop = StopSignal()
     checkpoints, saved = Checkpoints(folders.checkpoints, report), None
     if is_evaluator:
-        start = _state_to_evaluate(checkpoints, settings)
+        latest = checkpoints.latest() if resumes(settings) else None
+        start = latest and latest.state
     else:
-        _make_folders(folders, cluster.role)
-        saved = checkpoint_to_read(checkpoints, cluster.role, settings, report)
+        if cluster.role.is_chief:
+            for folder in (folders.job, folders.model, folders.checkpoints):
+                make_folder(folder)
+        saved = _checkpoint_to_read(checkpoints, cluster.role, settings, report)
         start = agreed_state(cluster, saved and saved.state)
     precision = resolve_option(
         "--precision", settings.precision, start and start.options.precision, "float32"
@@ -103,15 +96,7 @@ def join_run(options: argparse.Namespace) -> JoinedRun:
 
 
 def start_task(role: Role, folders: Folders, settings: Settings) -> Report:
-    """Check Keras and the devices of this task before the tasks meet; return where it reports.
-
-    Raises
-    ------
-    ModelError
-        If this version of Keras is not supported.
-    DeviceError
-        If there are fewer GPUs than expected, and ``allow_cpu`` is not set.
-    """
+    """Check Keras and the devices of this task before the tasks meet; return where it reports."""
     keras_compat.check_version()
     report = Report(role, folders.logs)
     stop_signal.end_if_pending()
@@ -138,13 +123,7 @@ def _connect(role: Role, settings: Settings, report: Report) -> tuple[Cluster, S
     return Cluster(Role(role.name), tf.distribute.get_strategy()), servers
 
 
-def _make_folders(folders: Folders, role: Role) -> None:
-    if role.is_chief:
-        for folder in (folders.job, folders.model, folders.checkpoints):
-            make_folder(folder)
-
-
-def checkpoint_to_read(
+def _checkpoint_to_read(
     checkpoints: Checkpoints, role: Role, settings: Settings, report: Report
 ) -> Checkpoint | None:
     """Return the checkpoint to resume from or to evaluate; only the chief reads it."""
@@ -163,12 +142,6 @@ def resumes(settings: Settings) -> bool:
     return settings.resume or (os.environ.get("DISTLAUNCH_RESTARTS") or "0") != "0"
 
 
-def _state_to_evaluate(checkpoints: Checkpoints, settings: Settings) -> TrainingState | None:
-    """Return the state of the run that is resumed, if the chief resumes one: for its precision."""
-    latest = checkpoints.latest() if resumes(settings) else None
-    return latest.state if latest else None
-
-
 def set_precision(precision: str | None) -> None:
     """Set the precision of all layers, and of data of no type of their own."""
     keras.config.set_floatx("float64" if precision == "float64" else "float32")
@@ -178,12 +151,7 @@ def set_precision(precision: str | None) -> None:
 def as_evaluator(role: Role, settings: Settings) -> tuple[Role, Settings]:
     """Return the role and the options of an evaluator: a cluster of one task.
 
-    Raises
-    ------
-    ClusterError
-        If it is not the only one.
-    SystemExit
-        If it has nothing to do, because the training tasks evaluate a saved model.
+    With ``--evaluate`` the training tasks evaluate, and this one exits with 0.
     """
     if role.name != "evaluator:0":
         raise ClusterError(f"{role.name}: a job has one evaluator: set count: 1")

@@ -3,41 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What stays the same when a run resumes.
+    """What stays the same when a run resumes."""
 
-    Attributes
-    ----------
-    examples, global_batch, shards, seed, shuffle, steps_per_epoch
-        The order of the data.
-    precision
-        The value of ``--precision``.
-    learning_rate
-        The value of ``--learning-rate``, if one was given.
-    shard_policy
-        The value of ``--shard-policy``.
-    rate_options
-        The options of the learning rate, if any is set.
-    schedules
-        The learning-rate schedules by the optimizer's name, if the options make some.
-    """
-
+    # The order of the data.
     examples: int
     global_batch: int
     shards: int
     seed: int
     shuffle: int
     steps_per_epoch: int
+    # The values of options.
     precision: str
-    learning_rate: float | None = None
+    learning_rate: float | None = None  # if one was given
     shard_policy: str = "data"
-    rate_options: dict[str, Any] | None = None
-    schedules: dict[str, Any] | None = None
+    rate_options: dict[str, Any] | None = None  # of the learning rate, if any is set
+    schedules: dict[str, Any] | None = None  # that these make, by the optimizer's name
 
 
 @dataclass(frozen=True)
@@ -57,16 +43,6 @@ class Progress:
     epoch_seconds: float = 0.0
     # What the reader of the data needs to continue, beside the number of steps.
     position: list[int | None] = field(default_factory=list)
-
-    def with_epoch(self, record: dict[str, Any]) -> Progress:
-        """Return the progress with the record of another epoch that is done."""
-        return replace(
-            self,
-            history=[*self.history, record],
-            epoch_step=self.step,
-            epoch_examples=0,
-            epoch_seconds=0.0,
-        )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,14 @@ import sys
 from distlaunch_trainer.options import Settings, add_option
 from distlaunch_trainer.process import launch
 
-from .program import LEGACY_KERAS, Program
+from .program import LEGACY_KERAS, OPTIONS, Program
+
+_CHANGES = {
+    "step_timeout": {
+        "help": "time without a finished step after which a task ends; 0 for none (600, 0 for a "
+        "task alone)"
+    }
+}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -19,20 +26,8 @@ def parser() -> argparse.ArgumentParser:
         description="Run a script that calls fit() of Keras as one task of TF_CONFIG's cluster.",
         allow_abbrev=False,
     )
-    add_option(options, "job_dir")
-    add_option(options, "resume")
-    add_option(options, "allow_cpu")
-    add_option(options, "gpu_memory_growth")
-    add_option(options, "checkpoint_every")
-    add_option(
-        options,
-        "step_timeout",
-        help="time without a finished step after which a task ends; 0 for none (600, 0 for a task "
-        "alone)",
-    )
-    add_option(options, "sync_batch_norm")
-    add_option(options, "same_random")
-    add_option(options, "debug")
+    for name in (*OPTIONS, "debug"):
+        add_option(options, name, **_CHANGES.get(name, {}))
     add = options.add_argument
     add(
         "-m",

@@ -12,9 +12,7 @@ import tensorflow as tf
 
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.input.batches import BatchForm, Reader
-from distlaunch_trainer.input.user_data.same_rows import (
-    RowComparison,
-)
+from distlaunch_trainer.input.user_data.same_rows import RowComparison
 from distlaunch_trainer.training_state import Progress, RunOptions
 
 Dataset = tf.data.Dataset
@@ -117,7 +115,6 @@ class KerasReader(Reader):
         self._read = self._skipped = read
 
     def begin(self, step: int, done: int = 0) -> None:
-        """Begin to read an epoch before which `step` steps were done, and of it `done` more."""
         self._step = step
         self._data.adapter.on_epoch_begin()
         if self.iterator is None or (self._requested is None and not done):
@@ -128,7 +125,6 @@ class KerasReader(Reader):
 
     @property
     def steps(self) -> int | None:
-        """The steps of this epoch; None if only reading shows it."""
         if self._num_batches is None:
             return self._requested
         left = self._num_batches - (self._read or 0)
@@ -136,11 +132,9 @@ class KerasReader(Reader):
 
     @property
     def may_end_early(self) -> bool:
-        """Whether there may be fewer."""
         return self._data.num_batches is None and not self._data.is_endless
 
     def end(self, steps: int) -> None:
-        """End an epoch after some steps."""
         self._read = (self._read or 0) + steps
         is_short = steps < (self._requested or 0)
         if self._has_ended:
@@ -159,7 +153,6 @@ class KerasReader(Reader):
         self._data.adapter.on_epoch_end()
 
     def next_batch(self) -> Any:
-        """Return the next batch of this task; None at the end."""
         if self._is_single and self.form != "whole":
             batch = self.iterator.get_next_as_optional()
             found = batch if batch.has_value() else None
@@ -169,7 +162,6 @@ class KerasReader(Reader):
         return found
 
     def has_empty_replicas(self, step: int) -> bool:
-        """Return whether some replica may have no row in a step of this epoch."""
         if self._replicas == 1:
             return False
         if self.form != "divided":

@@ -53,10 +53,6 @@ class _FitState:
     epochs: list[dict[str, Any]]  # the records of all calls
     own_epochs: int  # how many of these are of this call
 
-    def own_records(self) -> list[dict[str, Any]]:
-        """Return the records of the epochs of this call."""
-        return self.epochs[len(self.epochs) - self.own_epochs :]
-
 
 class LegacySession(Session):
     """The calls of ``fit`` of one task's script, for tf_keras."""
@@ -76,8 +72,7 @@ class LegacySession(Session):
         is_chief = self.cluster.role.is_chief
         if is_chief:
             make_folder(folder)
-        writable = scratch_folder(folder) if is_chief else _unread_folder()
-        with writable as scratch:
+        with scratch_folder(folder) if is_chief else _unread_folder() as scratch:
             try:
                 self.model.save(str(scratch), save_format="tf")
             except Exception as error:  # noqa: BLE001 - call() and get_config() are the user's
@@ -97,39 +92,33 @@ class LegacySession(Session):
         self._calls += 1
         self.model = values["self"]
         backup = _Backup(self._checkpoints_dir, self._calls, self.cluster)
-        callbacks = values["callbacks"]
-        is_list = isinstance(callbacks, tf_keras.callbacks.CallbackList)
-        own = callbacks.callbacks if is_list else tf.nest.flatten(callbacks or [])
+        own = values["callbacks"] or []
+        if isinstance(own, tf_keras.callbacks.CallbackList):
+            own = own.callbacks
+        own = tf.nest.flatten(own)
         first = values["initial_epoch"]
         saved = backup.load()
         if saved:
             _build(self.model, values["x"])
             backup.restore(self.model)
             self._resume(saved, values, own)
-        progress = _Progress(self, backup, saved, values)
-        if is_list:
-            callbacks.append(progress)
-        else:
-            values["callbacks"] = [*own, progress]
+        values["callbacks"] = [*own, _Progress(self, backup, saved, values)]
         try:
             history = function(*arguments.args, **arguments.kwargs)
         finally:
             self.stop.end_at_once(AFTER_FIT)
-        _put_before(history, saved.own_records() if saved else [], first)
+        if saved:
+            _put_before(history, saved.epochs[len(saved.epochs) - saved.own_epochs :], first)
         return history
 
     def _resume(self, saved: _FitState, values: dict[str, Any], callbacks: list[Any]) -> None:
         """Continue after the epochs of an earlier run."""
-        self.step, self.epochs, self.resumed_from = saved.step, list(saved.epochs), saved.step
+        self.step, self.epochs = saved.step, list(saved.epochs)
         values["initial_epoch"] = min(saved.epoch, values["epochs"])
         for callback in callbacks:
             if isinstance(callback, tf_keras.callbacks.CSVLogger):
                 append_to_log(callback, saved.epoch)
-        if saved.epoch < values["epochs"]:
-            message = f"resuming after step {saved.step}, in epoch {saved.epoch + 1}"
-        else:
-            message = f"fit() was done at step {saved.step}: its weights are restored"
-        self.report.log(message)
+        self.report_resume(saved.step, saved.epoch + 1, is_done=saved.epoch >= values["epochs"])
 
 
 class _Backup:
@@ -138,13 +127,9 @@ class _Backup:
     def __init__(self, folder: str, call: int, cluster: Cluster) -> None:
         self._folder = folder
         self._name = f"fit-{call}"
+        self.path = join(folder, f"{self._name}.json")  # of the file that names the others
         self._cluster = cluster
         self._values = ""  # the prefix of the files with the values, in the same folder
-
-    @property
-    def path(self) -> str:
-        """The path of the file that names the others."""
-        return join(self._folder, f"{self._name}.json")
 
     def load(self) -> _FitState | None:
         """Return the state of the chief on every task, None if there is none."""
@@ -216,8 +201,6 @@ def _build(model: tf_keras.Model, x: Any) -> None:
 
 def _put_before(history: Any, records: Sequence[Mapping[str, Any]], first: int) -> None:
     """Put the epochs of an earlier run, from ``first`` on, into the history of a call."""
-    if not records:
-        return
     history.epoch = [*range(first, first + len(records)), *history.epoch]
     for name in {**records[-1]["logs"], **history.history}:
         before = [record["logs"][name] for record in records if name in record["logs"]]
@@ -283,16 +266,13 @@ class _Progress(tf_keras.callbacks.Callback):
         session = self._session
         session.cluster.barrier()  # from here on all tasks can agree to stop
         session.stop.defer()
-        session.facts = {
-            "global_batch": self._batch_size,
-            "examples": self._examples,
-            "steps_per_epoch": self.params.get("steps"),
-            "epochs": len(session.epochs) + self.params["epochs"] - self._epoch,
-            "replicas": session.cluster.replicas,
-        }
-        known = {name: value for name, value in session.facts.items() if value is not None}
-        tasks = session.cluster.role.num_workers
-        session.report.event("ready", **known, tasks=tasks, step=session.step)
+        session.report_start(
+            session.step,
+            self.params["epochs"] - self._epoch,
+            global_batch=self._batch_size,
+            examples=self._examples,
+            steps_per_epoch=self.params.get("steps"),
+        )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
         self._epoch = epoch

@@ -8,6 +8,7 @@ replicas. So the data set must yield the same batches on every task; a script th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +32,7 @@ from distlaunch_trainer.input.user_data.same_rows import (
 from distlaunch_trainer.input.user_data.shard_policy import count_task_batches
 from distlaunch_trainer.input.user_data.user_dataset import rows_in_batches, with_one_order
 from distlaunch_trainer.input.user_data.work_division import Divided, divide_work_of
+from distlaunch_trainer.keras_compat import fit_calls
 from distlaunch_trainer.report.report import Report
 
 from .keras_data import KerasData, array_rows, has_partial_batch
@@ -51,17 +53,15 @@ class Caller:
     gathers_rows: bool = False  # whether its results are the rows of all tasks, as of predict()
 
 
-def open_data(adapter: Any, steps: int | None, caller: Caller) -> KerasData:
-    """Return the data of a call; all tasks make it together.
+def open_data(caller: Caller, *arrays: Any, **options: Any) -> KerasData:
+    """Return the data of a call, which all tasks make together, as Keras takes its arguments.
 
-    Raises
-    ------
-    DataError
-        If the data differ between the tasks, and the script does not shard them itself.
+    They must be the same on all tasks, unless the script shards them itself.
     """
+    adapter = fit_calls.data_adapter(*arrays, **options)
     dataset = adapter.get_tf_dataset()
     most = keras.config.max_steps_per_epoch()  # for debugging
-    steps = min(filter(None, (steps, most)), default=None)
+    steps = min(filter(None, (options.get("steps_per_epoch"), most)), default=None)
     if isinstance(dataset, tf.distribute.DistributedDataset):
         return replace(_of_each_replica(adapter, dataset, caller), requested_steps=steps)
     cluster, spec = caller.cluster, _data_spec(dataset)
@@ -81,6 +81,18 @@ def open_data(adapter: Any, steps: int | None, caller: Caller) -> KerasData:
     batches = _Batches(dataset, data, facts, caller)
     data.batches = batches if batches.are_renewed else batches.parts
     return data
+
+
+@contextmanager
+def compared(*data: KerasData | None) -> Iterator[None]:
+    """Name the rows that differ between the tasks, if reading fails for that."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        for comparison in (each.comparison for each in data if each):
+            if comparison and comparison.problem:
+                raise DataError(comparison.problem) from error
+        raise
 
 
 class _Batches:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 import keras
@@ -13,7 +12,7 @@ import numpy as np
 
 from distlaunch_trainer.errors import DataError, ModelError
 from distlaunch_trainer.input.batches import Data
-from distlaunch_trainer.input.data_setup import TrainingData, load_data
+from distlaunch_trainer.input.data_setup import load_data
 from distlaunch_trainer.input.order.pipeline import Dataset
 from distlaunch_trainer.model.user_model import (
     checked_callbacks,
@@ -22,20 +21,13 @@ from distlaunch_trainer.model.user_model import (
 )
 from distlaunch_trainer.report.report import Report, epoch_record, write_summary
 from distlaunch_trainer.run_facts import run_facts
-from distlaunch_trainer.run_start import JoinedRun, join_run
+from distlaunch_trainer.run_start import join_run
 
 
 def fit_project(options: argparse.Namespace) -> None:
     """Train ``model.py`` of a package on its ``data.py`` by ``fit``, and write ``summary.json``.
 
     ``fit`` gets the batches of the trainer's own input pipeline, so only the training differs.
-
-    Raises
-    ------
-    ModelError
-        If there are several replicas, or the model is trained by a function ``train_step()``.
-    DataError
-        If the number of steps per epoch is not known.
     """
     joined = join_run(options)
     if joined.cluster.replicas > 1:
@@ -47,7 +39,15 @@ def fit_project(options: argparse.Namespace) -> None:
             "train_step() of model.py is called by the trainer and not by fit(): compare numbers "
             "of workers instead"
         )
-    data = _load(joined, user_data)
+    data = load_data(
+        joined.settings,
+        joined.cluster,
+        joined.folders.job,
+        joined.report,
+        start=None,
+        training=user_data.training,
+        validation=getattr(user_data, "validation", lambda: None),
+    )
     steps = data.options.steps_per_epoch
     if not steps:
         raise DataError("fit() needs the number of steps: give --steps-per-epoch")
@@ -82,18 +82,6 @@ def fit_project(options: argparse.Namespace) -> None:
         },
     )
     joined.report.event("end", step=steps * len(measured.records))
-
-
-def _load(joined: JoinedRun, user_data: ModuleType) -> TrainingData:
-    return load_data(
-        joined.settings,
-        joined.cluster,
-        joined.folders.job,
-        joined.report,
-        start=None,
-        training=user_data.training,
-        validation=getattr(user_data, "validation", lambda: None),
-    )
 
 
 def _batches(data: Data) -> Dataset:

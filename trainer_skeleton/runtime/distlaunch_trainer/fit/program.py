@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import importlib.util
 import runpy
 import sys
 from dataclasses import dataclass
@@ -14,6 +13,12 @@ from distlaunch_trainer.errors import TrainerError
 
 LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 """The environment variable by which ``tf.keras`` is tf_keras (Keras 2)."""
+
+OPTIONS = (
+    *("job_dir", "resume", "allow_cpu", "gpu_memory_growth", "checkpoint_every", "step_timeout"),
+    *("sync_batch_norm", "same_random"),
+)
+"""The options of `Settings` that a program has; those of the training loop are its own."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +64,7 @@ class Program:
     def run(self) -> None:
         """Do what ``python FILE ARGS`` or ``python -m MODULE ARGS`` does.
 
-        Raises
-        ------
-        TrainerError
-            If there is no such file or module.
-        SystemExit
-            If the program calls ``sys.exit`` with another code than 0.
+        ``SystemExit`` is passed on with another code than 0.
         """
         sys.argv = [self.script or self.module, *self.args]
         try:
@@ -87,13 +87,6 @@ class Program:
         folder = str(Path.cwd())
         if folder not in sys.path:
             sys.path.insert(0, folder)
-        if not _is_there(module):
-            raise TrainerError(f"no module {module}; the working directory is {folder}")
-        if _is_package(module) and not _is_there(f"{module}.__main__"):
-            raise TrainerError(
-                f"{module} is a package without __main__.py: name one of its modules, such as "
-                f"{module}.task"
-            )
         runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
@@ -115,17 +108,3 @@ def _imported(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     return [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError as error:
-        if error.name and f"{module}.".startswith(f"{error.name}."):
-            return False
-        raise
-
-
-def _is_package(module: str) -> bool:
-    spec = importlib.util.find_spec(module)
-    return spec is not None and spec.submodule_search_locations is not None

@@ -35,7 +35,7 @@ from distlaunch_trainer.task.storage import is_remote, make_folder, remove
 from . import remedies
 from .chief_files import find_own_folder, redirected_writes
 from .default_strategy import set_strategy
-from .program import LEGACY_KERAS, Program
+from .program import LEGACY_KERAS, OPTIONS, Program
 from .runtime_settings import ignore_late_settings
 from .session import Session
 
@@ -51,25 +51,9 @@ _LEGACY_NOTE = (
 
 _sessions: list[Session] = []  # of this process, one at most
 
-_OPTIONS = (
-    *("job_dir", "resume", "allow_cpu", "gpu_memory_growth", "checkpoint_every", "step_timeout"),
-    *("sync_batch_norm", "same_random"),
-)
-
 
 def run_program(program: Program, settings: Settings) -> None:
-    """Run a program as one task of the cluster of ``TF_CONFIG``.
-
-    Raises
-    ------
-    TrainingStopped
-        If a task received SIGTERM during ``fit``; the chief has saved.
-    TrainerError
-        If the cluster cannot be formed, a checkpoint cannot be read or written, or the program
-        fails.
-    SystemExit
-        If the program calls ``sys.exit`` with another code than 0.
-    """
+    """Run a program as one task of the cluster of ``TF_CONFIG``; see `fit_script`."""
     # What the program sets after the strategy is made would be too late.
     if "set_memory_growth(" in program.source():
         settings = replace(settings, gpu_memory_growth=True)
@@ -145,10 +129,10 @@ def distributed_fit(**options: Any) -> Iterator[None]:
 
 def _settings(options: Mapping[str, Any]) -> Settings:
     """Return the settings of a call's options; those of the training loop are no options here."""
-    if unknown := sorted(options.keys() - _OPTIONS):
+    if unknown := sorted(options.keys() - OPTIONS):
         raise TypeError(
             f"no option {', '.join(unknown)}: fit_script() and distributed_fit() take "
-            f"{', '.join(_OPTIONS)}"
+            f"{', '.join(OPTIONS)}"
         )
     return Settings(**options)
 
@@ -169,7 +153,10 @@ def _cluster_session(settings: Settings, library: ModuleType) -> Iterator[None]:
     ignore_late_settings(report.warn)
     with StopSignal() as stop:
         if role.is_chief:
-            _make_folders(folders, settings)
+            if not resumes(settings):
+                remove(folders.checkpoints)
+            make_folder(folders.job)
+            make_folder(folders.checkpoints)
         session = _session_type(library)(cluster, report, stop, folders.checkpoints, settings)
         _sessions.append(session)
         _install(session, library, same_random=settings.same_random)
@@ -185,13 +172,6 @@ def _cluster_session(settings: Settings, library: ModuleType) -> Iterator[None]:
             results = _finish(session, folders, role)
         cluster.barrier()
         report.event("end", step=session.step, **results)
-
-
-def _make_folders(folders: Folders, settings: Settings) -> None:
-    if not resumes(settings):
-        remove(folders.checkpoints)
-    make_folder(folders.job)
-    make_folder(folders.checkpoints)
 
 
 def _session_type(library: ModuleType) -> type[Session]:

@@ -33,10 +33,6 @@ class ScriptModels:
         self._notes: set[str] = set()
         self._own_cluster: Cluster | None = None
 
-    def check(self, model: keras.Model, call: str) -> None:
-        """Check that a model was made in the strategy of the cluster."""
-        check_same_strategy(model, self._cluster.strategy, call)
-
     def cluster_of(self, model: keras.Model) -> Cluster:
         """Return the cluster of a model: one task may make a strategy of its own."""
         strategy = model.distribute_strategy
@@ -61,7 +57,8 @@ class ScriptModels:
                 keras_random.global_generator()  # replicas are traced where none can be created
             is_custom = overrides(model, "train_step")
             if is_custom and trains:
-                if not _is_built(model):
+                optimizers = find_optimizers(model).values()
+                if not (model.built and all(optimizer.built for optimizer in optimizers)):
                     for note in build_model(model, batch):
                         self._report.warn(note)
                     model.built = True  # also without call(), which Keras would set it in
@@ -87,7 +84,7 @@ class ScriptModels:
         model = values["self"]
         if not model.compiled:
             return function(*arguments.args, **arguments.kwargs)  # which refuses it
-        self.check(model, f"{function.__name__}()")
+        check_same_strategy(model, self._cluster.strategy, f"{function.__name__}()")
         weights = fit_calls.weights_of_classes(
             values["y"], values["sample_weight"], values.get("class_weight")
         )
@@ -103,8 +100,3 @@ class ScriptModels:
             functions.evaluate(batch, tf.constant(1), has_empty_replicas=False, form="whole")
         logs = functions.logs()
         return fit_calls.results_of(model, logs, return_dict=values["return_dict"])
-
-
-def _is_built(model: keras.Model) -> bool:
-    optimizers = find_optimizers(model).values()
-    return model.built and all(optimizer.built for optimizer in optimizers)

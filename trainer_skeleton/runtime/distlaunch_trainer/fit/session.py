@@ -13,12 +13,11 @@ import tensorflow as tf
 
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.cluster.rendezvous import LOADING
-from distlaunch_trainer.errors import DataError, ModelError
+from distlaunch_trainer.cluster.strategy import check_same_strategy
+from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.input.data_setup import TrainingData
 from distlaunch_trainer.keras_compat import fit_calls
-from distlaunch_trainer.loop.callbacks import TEST_HOOKS, Callbacks, has_hook
-from distlaunch_trainer.loop.evaluation import STEPS_PER_EXECUTION
-from distlaunch_trainer.loop.evaluator import Evaluator
+from distlaunch_trainer.loop.callbacks import Callbacks
 from distlaunch_trainer.loop.loop import Loop
 from distlaunch_trainer.loop.loop_options import LoopOptions, StepTools, TaskServices
 from distlaunch_trainer.loop.measurements import Measurements
@@ -32,9 +31,10 @@ from distlaunch_trainer.task.storage import join, make_folder
 from distlaunch_trainer.training_state import Progress
 
 from .chief_files import file_of_chief
+from .evaluation import evaluate_together, evaluation_data, flatten_callbacks
 from .interception import intercepted, set_verbosity
 from .keras_data import KerasData
-from .open_data import Caller, open_data
+from .open_data import Caller, compared, open_data
 from .prediction import predict_alone, predict_together
 from .script_models import ScriptModels
 
@@ -122,10 +122,15 @@ class Session:
         training, validation = self._fit_data(values)
         self.models.warn_of_layers(model)
         self.models.build(model, training.spec_or_batch(), trains=True)
-        compared = _compared(training, validation)
-        with self._checkpoints() as checkpoints, self._stopping(), compared:
+        with self._checkpoints() as checkpoints, self._stopping(), compared(training, validation):
             self._loop = loop = self._make_loop(model, training, validation, checkpoints, values)
-            self._report_start(training, values, loop.step)
+            self.report_start(
+                loop.step,
+                max(0, values["epochs"] - values["initial_epoch"]),
+                global_batch=training.global_batch,
+                examples=training.examples,
+                steps_per_epoch=training.steps,
+            )
             final = loop.run()
             if self.cluster.role.is_chief:
                 checkpoints.keep_newest()
@@ -137,25 +142,21 @@ class Session:
         """Return the training and the validation data of a call of ``fit``."""
         arrays, held_out = fit_calls.split_arrays(values)
         names = ("batch_size", "steps_per_epoch", "shuffle", "class_weight")
+        caller = self._caller(values["self"])
         with self._shuffled_arrays():
-            training = self._open(values["self"], *arrays, **{name: values[name] for name in names})
+            training = open_data(caller, *arrays, **{name: values[name] for name in names})
         if held_out is None:
             return training, None
-        validation = self._open(
-            values["self"],
+        validation = open_data(
+            caller,
             *keras.utils.unpack_x_y_sample_weight(held_out),
             batch_size=values["validation_batch_size"] or values["batch_size"],
             steps_per_epoch=values["validation_steps"],
         )
         return training, validation
 
-    def _open(
-        self, model: keras.Model, *arrays: Any, gathers_rows: bool = False, **options: Any
-    ) -> KerasData:
-        """Return the data of a call, as Keras takes them."""
-        adapter = fit_calls.data_adapter(*arrays, **options)
-        caller = Caller(self.models.cluster_of(model), self.report, self.call, gathers_rows)
-        return open_data(adapter, options.get("steps_per_epoch"), caller)
+    def _caller(self, model: keras.Model, *, gathers_rows: bool = False) -> Caller:
+        return Caller(self.models.cluster_of(model), self.report, self.call, gathers_rows)
 
     def _make_loop(
         self,
@@ -170,7 +171,7 @@ class Session:
         saved = checkpoints.latest() if cluster.role.is_chief else None
         start = agreed_state(cluster, saved and saved.state)
         callbacks = Callbacks(
-            _flatten(values["callbacks"]),
+            flatten_callbacks(values["callbacks"]),
             model,
             epochs=values["epochs"],
             steps=training.steps,
@@ -202,33 +203,30 @@ class Session:
         )
         if start is not None:
             loop.restore(saved)
-            self.resumed_from = loop.step
-            if loop.is_done:
-                message = f"fit() was done at step {loop.step}: its weights are restored"
-            else:
-                message = f"resuming after step {loop.step}, in epoch {first + loop.epoch + 1}"
-            self.report.log(message)
+            self.report_resume(loop.step, first + loop.epoch + 1, is_done=loop.is_done)
         return loop
 
-    def _report_start(self, training: KerasData, values: dict[str, Any], step: int) -> None:
-        self.facts = {
-            "global_batch": training.global_batch,
-            "steps_per_epoch": training.steps,
-            "epochs": len(self.epochs) + max(0, values["epochs"] - values["initial_epoch"]),
-            "examples": training.examples,
-            "replicas": self.cluster.replicas,
-        }
+    def report_resume(self, step: int, epoch: int, *, is_done: bool) -> None:
+        """Log that a call of ``fit`` resumes after a step, in an epoch, counted from 1."""
+        self.resumed_from = step
+        message = f"resuming after step {step}, in epoch {epoch}"
+        if is_done:
+            message = f"fit() was done at step {step}: its weights are restored"
+        self.report.log(message)
+
+    def report_start(self, step: int, epochs: int, **data: int | None) -> None:
+        """Report that a call of ``fit`` starts after a step: its epochs, and its data."""
+        epochs += len(self.epochs)
+        self.facts = {**data, "epochs": epochs, "replicas": self.cluster.replicas}
         known = {name: value for name, value in self.facts.items() if value is not None}
         self.report.event("ready", **known, tasks=self.cluster.role.num_workers, step=step)
 
-    @contextmanager
-    def _checkpoints(self) -> Iterator[Checkpoints]:
-        """Yield the checkpoints of this call, and wait for them."""
+    def _checkpoints(self) -> Checkpoints:
+        """Return the checkpoints of this call."""
         folder = join(self._checkpoints_dir, f"fit-{self._calls}")
         if self.cluster.role.is_chief:
             make_folder(folder)
-        with Checkpoints(folder, self.report) as checkpoints:
-            yield checkpoints
+        return Checkpoints(folder, self.report)
 
     @contextmanager
     def _stopping(self) -> Iterator[None]:
@@ -250,61 +248,26 @@ class Session:
         if not model.compiled:
             return function(*arguments.args, **arguments.kwargs)  # which refuses it
         self._begin("evaluate()", values)
-        names = ("x", "y", "sample_weight")
-        data = self._open(
-            model,
-            *(values[name] for name in names),
-            batch_size=values["batch_size"],
-            steps_per_epoch=values["steps"],
-        )
+        caller = self._caller(model)
+        data = evaluation_data(values, caller)
         self.models.build(model, data.spec_or_batch())
         functions = self.models.functions_of(model)
-        functions.synchronize()
-        given = values["callbacks"]
-        own = any(has_hook(callback, TEST_HOOKS) for callback in _flatten(given))
-        hooks = self.rendezvous.exchange("batch hooks", own, "to call evaluate()")
-        callbacks = self._callback_list(given, model, data, values["verbose"])
-        evaluator = Evaluator(
-            model,
-            functions,
-            self.models.cluster_of(model),
-            data,
-            callbacks=callbacks,
-            calls_batch_hooks=any(hooks),
-        )
-        with _compared(data):
-            logs = evaluator.evaluate(STEPS_PER_EXECUTION)
-        return fit_calls.results_of(model, logs, return_dict=values["return_dict"])
-
-    def _callback_list(
-        self, given: Any, model: keras.Model, data: KerasData, verbose: int
-    ) -> keras.callbacks.CallbackList:
-        """Return the callbacks of a call, with the progress bar of Keras."""
-        if isinstance(given, keras.callbacks.CallbackList):
-            return given
-        return keras.callbacks.CallbackList(
-            given,
-            add_progbar=verbose != 0,
-            verbose=verbose,
-            epochs=1,
-            steps=data.steps,
-            model=model,
-        )
+        return evaluate_together(model, functions, data, caller.cluster, values)
 
     def _predict(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
         values = arguments.arguments
         set_verbosity(values, is_chief=self.cluster.role.is_chief)
         if self.cluster.role.num_workers == 1:
             return function(*arguments.args, **arguments.kwargs)
-        self.models.check(values["self"], "predict()")
+        check_same_strategy(values["self"], self.cluster.strategy, "predict()")
         options = {"batch_size": values["batch_size"], "steps_per_epoch": values["steps"]}
         # In place of a generator, whose first batches it has read.
         values["x"] = adapter = fit_calls.data_adapter(values["x"], **options)
         if adapter.num_batches == 1:
             return predict_alone(function, arguments)
         self._meet("predict()")
-        data = self._open(values["self"], adapter, gathers_rows=True, **options)
-        with _compared(data):
+        data = open_data(self._caller(values["self"], gathers_rows=True), adapter, **options)
+        with compared(data):
             return predict_together(function, arguments, data, self.cluster)
 
     def _shuffled_arrays(self) -> AbstractContextManager[None]:
@@ -329,29 +292,10 @@ class Session:
 
     def _begin(self, call: str, values: dict[str, Any]) -> None:
         """Wait until all tasks make this call, of a model of the cluster's."""
-        self.models.check(values["self"], call)
+        check_same_strategy(values["self"], self.cluster.strategy, call)
         set_verbosity(values, is_chief=self.cluster.role.is_chief)
         self._meet(call)
 
     def _meet(self, action: str) -> None:
         """Wait until all tasks make this call."""
         self.call = self.rendezvous.meet(action)
-
-
-def _flatten(given: Any) -> list[keras.callbacks.Callback]:
-    """Return the callbacks that a script gives: None, one, a list or a `CallbackList`."""
-    if isinstance(given, keras.callbacks.CallbackList):
-        return list(given.callbacks)
-    return keras.tree.flatten(given or [])
-
-
-@contextmanager
-def _compared(*data: KerasData | None) -> Iterator[None]:
-    """Name the rows that differ between the tasks, if reading fails for that."""
-    try:
-        yield
-    except tf.errors.OpError as error:
-        for comparison in (each.comparison for each in data if each):
-            if comparison and comparison.problem:
-                raise DataError(comparison.problem) from error
-        raise

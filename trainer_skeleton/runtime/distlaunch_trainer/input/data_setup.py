@@ -156,31 +156,6 @@ def load_evaluation_data(
     return TrainingData(data, None, with_data(options, data), None)
 
 
-def open_evaluation_data(
-    value: Any, cluster: Cluster, report: Report, *, global_batch: int
-) -> Data:
-    """Shard the data of one evaluation over the tasks.
-
-    Parameters
-    ----------
-    value
-        Arrays, a ``tf.data.Dataset``, a ``keras.utils.PyDataset`` or a generator.
-    cluster
-        The tasks.
-    report
-        Where to log what follows from the data and the cluster.
-    global_batch
-        Rows of a batch of arrays over all replicas.
-    """
-    settings = Settings(global_batch_size=global_batch, shuffle=0)
-    setup = _Setup(settings, cluster, "", report)
-    options = replace(run_options(settings, cluster.replicas, None), shards=cluster.replicas)
-    source = _source("evaluate", lambda: value, options)
-    data = _unshuffled(setup, "validation", source, options)
-    assert data is not None, "model.evaluate() needs x"
-    return data
-
-
 def _open(setup: _Setup, source: Examples, *, numbered: bool = False) -> ExampleSource:
     options = replace(setup.input_options, numbered=numbered)
     items = source.open(setup.cluster, setup.job_dir, options)

@@ -44,13 +44,7 @@ Reduce = Callable[..., tf.Tensor]
 
 
 def check_version() -> None:
-    """Check that this version of Keras is supported.
-
-    Raises
-    ------
-    ModelError
-        If it is not.
-    """
+    """Refuse a version of Keras that is not supported."""
     least, most = (
         tuple(map(int, number.split("."))) for number in re.findall(r"\d+\.\d+", SUPPORTED)
     )
@@ -122,14 +116,9 @@ def has_seed_generators(layer: keras.Layer) -> bool:
 
 
 def replace_moments(layer: keras.layers.BatchNormalization, wrap: Callable[[Any], Any]) -> None:
-    """Replace a layer's function from inputs and mask to mean and variance of each channel.
+    """Replace a built layer's function from inputs and mask to mean and variance of each channel.
 
-    Parameters
-    ----------
-    layer
-        A built layer.
-    wrap
-        Is given Keras's function, and returns the one to use.
+    `wrap` is given Keras's function, and returns the one to use.
     """
     layer._moments = wrap(layer._moments)  # noqa: SLF001 - an attribute of this layer alone
 

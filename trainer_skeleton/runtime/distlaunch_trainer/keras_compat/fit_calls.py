@@ -84,10 +84,7 @@ def on_one_replica(model: keras.Model) -> Iterator[keras.Model]:
 def array_shuffle(permute: Callable[[np.ndarray], np.ndarray]) -> Iterator[None]:
     """Replace how data sets of arrays that are made in here shuffle their rows.
 
-    Parameters
-    ----------
-    permute
-        Is given the numbers of the rows in each epoch; returns them in another order.
+    `permute` is given the numbers of the rows in each epoch, and returns them in another order.
     """
 
     def shuffle(rows: tf.Tensor) -> tf.Tensor:

@@ -64,14 +64,8 @@ def compile_updates(optimizer: keras.optimizers.Optimizer, is_compiled: Callable
     """Have XLA compile an optimizer's clipping and its updates of all variables of a device.
 
     Keras does so where it compiles whole steps. Updates by rows of sparse gradients are left out:
-    their number may be another in each step.
-
-    Parameters
-    ----------
-    optimizer
-        The optimizer; of a LossScaleOptimizer the inner one is taken.
-    is_compiled
-        Whether to compile the step that is traced.
+    their number may be another in each step. `is_compiled` returns whether to compile the step that
+    is traced.
     """
     own: Any = getattr(optimizer, "inner_optimizer", optimizer)
     clip, decay = own._clip_gradients, own._apply_weight_decay  # noqa: SLF001

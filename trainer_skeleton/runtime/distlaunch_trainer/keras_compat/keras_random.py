@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from functools import wraps
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -30,30 +31,15 @@ _OTHER_RANDOM = re.compile(
     r"^Stateful(?!PartitionedCall)|^RngReadAndSkip|^SampleDistorted|CandidateSampler$|^RandomDataset"
 )
 
-
-class _Draws:
-    """What `install` has set for this process."""
-
-    def __init__(self) -> None:
-        self.are_same = False
-        self.generator: keras.random.SeedGenerator | None = None
-
-
-_draws = _Draws()
+_draws = SimpleNamespace(are_same=False, generator=None)  # what `install` sets for this process
 
 
 def install(wrap: Callable[[Callable[..., Any]], Callable[..., Any]], *, same: bool) -> None:
     """Replace the function that returns a generator's next seed, and share the unseeded generator.
 
     Unseeded numbers come from one generator for all threads: Keras has one in each thread, and
-    replicas are traced in threads that cannot create variables.
-
-    Parameters
-    ----------
-    wrap
-        Is given Keras's function, and returns the one to use.
-    same
-        Whether all replicas draw the same numbers, see `is_same`.
+    replicas are traced in threads that cannot create variables. `wrap` is given Keras's function,
+    and returns the one to use; `same` is whether all replicas draw the same numbers.
     """
     _draws.are_same = same
     if not hasattr(seed_generator.SeedGenerator.next, "__wrapped__"):

@@ -47,11 +47,6 @@ class Callbacks(kc.CallbackList):
     """Keras's list of callbacks, with those that run on this task.
 
     Only some tasks have those that only write files (`writes`).
-
-    Raises
-    ------
-    ModelError
-        If a callback would change checkpoints, or has state that cannot be saved.
     """
 
     def __init__(
@@ -78,10 +73,10 @@ class Callbacks(kc.CallbackList):
         self.take_bad_losses = any(isinstance(c, kc.TerminateOnNaN) for c in used)
         self.show_progress = verbose == 1
         local = [c for c in used if writes or not isinstance(c, CHIEF_ONLY)]
-        self._last_logs = _LastLogs()
         self._given_logs: dict[str, Any] = {}
+        self._last_logs: dict[str, Any] = {}  # of the last epoch, as callbacks have changed them
         super().__init__(
-            [*local, self._last_logs],
+            [*local, kc.LambdaCallback(on_epoch_end=self._keep_logs)],
             add_history=True,
             add_progbar=verbose != 0,
             model=model,
@@ -95,10 +90,13 @@ class Callbacks(kc.CallbackList):
         self._given_logs = dict(logs or {})
         super().on_epoch_end(epoch, logs)
 
+    def _keep_logs(self, _: int, logs: Any) -> None:
+        self._last_logs = dict(logs or {})
+
     @property
     def epoch_logs(self) -> dict[str, Any]:
         """The logs of the last epoch, with the numbers that callbacks added."""
-        logs = self._last_logs.logs.items()
+        logs = self._last_logs.items()
         numbers = {name: value for name, value in logs if np.asarray(value).dtype.kind in "biuf"}
         return {**self._given_logs, **numbers}  # in the order of the metrics; Keras sorts them
 
@@ -110,13 +108,7 @@ class Callbacks(kc.CallbackList):
         self.on_train_end(self._given_logs or (logs_of(record) if record else None))
 
     def state(self) -> tuple[list[Any], list[np.ndarray]]:
-        """Return the state of this task's callbacks as JSON values, and its arrays.
-
-        Raises
-        ------
-        ModelError
-            If it cannot be saved.
-        """
+        """Return the state of this task's callbacks as JSON values, and its arrays."""
         arrays: list[np.ndarray] = []
         states = []
         for name, callback in _named(self._local):
@@ -162,22 +154,6 @@ class Callbacks(kc.CallbackList):
         for name, callback in _named(self._local):
             if name in known:
                 _set_state(callback, _decode(known[name], arrays))
-
-
-class _LastLogs(kc.Callback):
-    """The last callback: keeps the logs of the last epoch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.logs: dict[str, Any] = {}
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
-        self.logs = dict(logs or {})
-
-
-def histogram_callback(model: keras.Model, report: Report) -> kc.Callback:
-    """Return a callback that writes the weights for TensorBoard after each epoch."""
-    return kc.LambdaCallback(on_epoch_end=lambda epoch, _: report.histograms(epoch, model))
 
 
 def append_to_log(logger: kc.CSVLogger, epochs: int) -> None:

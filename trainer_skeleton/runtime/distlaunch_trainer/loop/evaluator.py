@@ -15,6 +15,8 @@ from distlaunch_trainer.input.batches import Data, Reader
 from distlaunch_trainer.input.order.plan import end_of_similar_steps
 from distlaunch_trainer.step.step_functions import StepFunctions
 
+_STEPS_PER_EXECUTION = 50
+
 
 class Evaluator:
     """Evaluates a model on each example of the data once, on all tasks together.
@@ -42,21 +44,14 @@ class Evaluator:
         self._reader: Reader | None = None
 
     def evaluate(
-        self, steps_per_execution: int, must_stop: Callable[[], bool] = lambda: False
+        self,
+        steps_per_execution: int = _STEPS_PER_EXECUTION,
+        must_stop: Callable[[], bool] = lambda: False,
     ) -> dict[str, Any] | None:
-        """Evaluate once; the model's metrics are reset before and keep the results afterwards.
+        """Return the loss and the metrics, each a number or an array; None if the run must stop.
 
-        Parameters
-        ----------
-        steps_per_execution
-            Steps between calls of `must_stop`.
-        must_stop
-            Agrees with all tasks whether the run must stop.
-
-        Returns
-        -------
-        dict of str to float or numpy.ndarray, or None
-            The loss and the metrics; None if the run must stop.
+        `must_stop` agrees on that with all tasks, after so many steps each. The model's metrics are
+        reset before and keep the results afterwards.
         """
         self._model.reset_metrics()
         self._model.stop_evaluating = False

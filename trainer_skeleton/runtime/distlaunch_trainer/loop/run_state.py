@@ -87,10 +87,11 @@ class RunState:
             **measured,
         )
         self.end("on_epoch_begin")
-        self.progress = progress = progress.with_epoch(record)
+        history = [*progress.history, record]
+        self.update(history=history, epoch_step=progress.step, epoch_examples=0, epoch_seconds=0.0)
         self._services.report.epoch(
             options.epochs_before + options.epochs,
-            progress.history,
+            history,
             logs,
             shows_rate=self._options.rate_options is not None,
             is_printed=options.prints_epochs,
@@ -141,7 +142,7 @@ class RunState:
             )
         self._arrays = [values[_callback_name(number)] for number in range(len(arrays))]
 
-    def begin_training(self, first_epoch: int = 0) -> None:
+    def begin_training(self, first_epoch: int) -> None:
         """Have the callbacks begin the training, or resume it.
 
         `first_epoch` is the number that they get of the first epoch.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -17,7 +19,9 @@ from distlaunch_trainer.task.step_watchdog import StepWatchdog
 
 from .loop_options import LoopOptions, StepTools, TaskServices
 from .run_state import RunState
-from .steps_per_execution import StepsPerExecution
+
+_SECONDS_PER_EXECUTION = 0.25
+_MAX_STEPS = 50
 
 
 class AgreedHooks(NamedTuple):
@@ -29,40 +33,39 @@ class AgreedHooks(NamedTuple):
     show_progress: bool = False
 
 
-class Runner(Protocol):
-    """What trains the steps of an epoch for a loop."""
+class StepsPerExecution:
+    """Measures the steps, and proposes how many the next execution should have.
 
-    hooks: AgreedHooks
+    It is to take a fraction of a second. The number grows by a factor of four at most, up to 50.
+    """
+
+    def __init__(self) -> None:
+        self.steps = 1  # of an execution, as all tasks have agreed
+        self._seconds_per_step = math.inf
+        self._last_end = 0.0
 
     @property
-    def steps_per_execution(self) -> int:
-        """Steps of an evaluation between agreements to stop."""
+    def is_measured(self) -> bool:
+        """Whether an execution has ended."""
+        return math.isfinite(self._seconds_per_step)
 
-    def describe_unfinished(self) -> str:
-        """Return which steps this task executes, for the message of an error."""
+    def measure(self, started: float, steps: int) -> None:
+        """Measure an execution that ends now; it began when the one before had ended.
 
-    def train_epoch(self, reader: Reader, end: int, /) -> bool:
-        """Train to the end of the epoch, or until a task must stop; return whether one must."""
+        It was launched at `started`, by ``time.perf_counter``.
+        """
+        now = time.perf_counter()
+        self._seconds_per_step = (now - max(started, self._last_end)) / steps
+        self._last_end = now
 
-
-class _LaunchedSteps(NamedTuple):
-    """Training steps whose results are not read yet, from ``first`` up to ``end``.
-
-    They are a part of a ``block``, after which callbacks are called.
-    """
-
-    first: int
-    end: int
-    block: range
-    started: float
-    results: Execution
+    def propose(self) -> float:
+        """Return the number of steps that the next execution should have, 1 or more."""
+        steps = min(_MAX_STEPS, 4 * self.steps, _SECONDS_PER_EXECUTION / self._seconds_per_step)
+        return max(1.0, float(int(steps)))
 
 
-class StepRunner:
-    """Trains the steps of an epoch.
-
-    Results are read when the next steps are launched, so that a GPU does not wait for Python.
-    """
+class Runner(ABC):
+    """Trains the steps of an epoch for a loop."""
 
     def __init__(
         self,
@@ -84,7 +87,46 @@ class StepRunner:
         self._functions = tools.functions
         self._state = state
         self._watchdog = watchdog
-        self._launched = state.progress.step
+
+    @property
+    @abstractmethod
+    def steps_per_execution(self) -> int:
+        """Steps of an evaluation between agreements to stop."""
+
+    @abstractmethod
+    def describe_unfinished(self) -> str:
+        """Return which steps this task executes, for the message of an error."""
+
+    @abstractmethod
+    def train_epoch(self, reader: Reader, end: int) -> bool:
+        """Train to the end of the epoch, or until a task must stop; return whether one must.
+
+        The reader has begun the epoch, which may have no more data before the step `end`.
+        """
+
+
+class _LaunchedSteps(NamedTuple):
+    """Training steps whose results are not read yet, from ``first`` up to ``end``.
+
+    They are a part of a ``block``, after which callbacks are called.
+    """
+
+    first: int
+    end: int
+    block: range
+    started: float
+    results: Execution
+
+
+class StepRunner(Runner):
+    """Trains the steps of an epoch on all tasks together.
+
+    Results are read when the next steps are launched, so that a GPU does not wait for Python.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._launched = self._state.progress.step
         self._steps_per_execution = StepsPerExecution()
         self._reader: Reader
         self._epoch_end = 0
@@ -95,7 +137,6 @@ class StepRunner:
         return self._steps_per_execution.steps
 
     def describe_unfinished(self) -> str:
-        """Return which steps this task executes, for the message of an error."""
         first = self._state.progress.step + 1
         if self._launched < first:
             return f"the evaluation after step {first - 1}"
@@ -104,10 +145,6 @@ class StepRunner:
         )
 
     def train_epoch(self, reader: Reader, end: int) -> bool:
-        """Train to the end of the epoch, or until a task must stop; return whether one must.
-
-        The reader has begun the epoch, which may have no more data before the step `end`.
-        """
         self._reader, self._epoch_end = reader, end
         profile = self._tools.profile
         step, unread = self._state.progress.step, None

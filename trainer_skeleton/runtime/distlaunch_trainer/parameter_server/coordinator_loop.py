@@ -43,13 +43,13 @@ class CoordinatorLoop(Loop):
         super().__init__(model, services, data, options=options, tools=tools, progress=progress)
         self._servers = servers
         self._runner = self._server_runner = ServerRunner(
-            model, servers, services, options, tools, state=self._state, watchdog=self._watchdog
+            model, services, options, tools, state=self._state, watchdog=self._watchdog
         )
 
     def run(self) -> Progress:
         """Train as `Loop.run`, with the variables as they are now."""
         with self._lost_servers():
-            self._server_runner.start(self._data)
+            self._server_runner.start(self._servers, self._data)
             with watch_workers(self._servers.workers):
                 return super().run()
 

@@ -6,15 +6,11 @@ import math
 import time
 from collections.abc import Iterator
 
-import keras
 import numpy as np
 
 from distlaunch_trainer.input.batches import Reader
 from distlaunch_trainer.input.data_setup import TrainingData
-from distlaunch_trainer.loop.loop_options import LoopOptions, StepTools, TaskServices
-from distlaunch_trainer.loop.run_state import RunState
-from distlaunch_trainer.loop.step_runner import AgreedHooks, not_finite
-from distlaunch_trainer.task.step_watchdog import StepWatchdog
+from distlaunch_trainer.loop.step_runner import Runner, not_finite
 
 from .connection import PROMISES, Servers
 from .schedule import Schedule
@@ -25,7 +21,7 @@ from .worker_step import WorkerStep
 _EVENT_SECONDS = 0.05
 
 
-class ServerRunner:
+class ServerRunner(Runner):
     """Trains the steps of an epoch on the workers of a cluster with parameter servers.
 
     It counts the steps by their results. Before anything reads the model, all scheduled steps end,
@@ -34,31 +30,9 @@ class ServerRunner:
 
     steps_per_execution = 20  # of an evaluation, between looks at the stop signal
 
-    def __init__(
-        self,
-        model: keras.Model,
-        servers: Servers,
-        services: TaskServices,
-        options: LoopOptions,
-        tools: StepTools,
-        *,
-        state: RunState,
-        watchdog: StepWatchdog,
-    ) -> None:
-        self.hooks = AgreedHooks()
-        self._model = model
-        self._servers = servers
-        self._report = services.report
-        self._stop = services.stop
-        self._options = options
-        self._functions = tools.functions
-        self._state = state
-        self._watchdog = watchdog
-        self._last_event = 0.0
-
-    def start(self, data: TrainingData) -> None:
+    def start(self, servers: Servers, data: TrainingData) -> None:
         """Copy the variables to the servers, and have the workers open the data."""
-        servers = self._servers
+        self._last_event = 0.0
         self._variables = ServerVariables(
             self._model, servers.strategy, len(servers.role.parameter_servers)
         )
@@ -76,11 +50,9 @@ class ServerRunner:
         self._on_servers = self._variables.values()
 
     def describe_unfinished(self) -> str:
-        """Return which steps are executed, for the message of an error."""
         return f"a step after {self._state.progress.step}"
 
-    def train_epoch(self, _reader: Reader, end: int) -> bool:
-        """Train to the end of the epoch, or until a stop signal; return whether it has come."""
+    def train_epoch(self, reader: Reader, end: int) -> bool:  # noqa: ARG002 - the workers read
         self._variables.push(self._on_servers)  # what callbacks have changed
         self._watchdog.progress()
         every = self._options.checkpoint_every

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
 from . import step_context
 from .step_context import StepRows
-from .step_timing import time_exchange
 
 # All-reduces of this size overlap the rest of the backward pass; smaller ones cost more latency.
 _BYTES_PER_PACK = 32 << 20
@@ -47,8 +47,8 @@ def sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
 def sum_gradients(gradients: Sequence[Any]) -> list[Any]:
     """Return sums of dense gradients, the gathered rows of sparse ones, and None for None."""
     present = [gradient for gradient in gradients if gradient is not None]
-    timer = step_context.current().timer
-    sums = iter(time_exchange(timer, present, lambda: _sum_gradients(present)))
+    timer, reduce = step_context.current().timer, partial(_sum_gradients, present)
+    sums = iter(timer.time_exchange(present, reduce) if timer else reduce())
     return [None if gradient is None else next(sums) for gradient in gradients]
 
 
@@ -56,7 +56,7 @@ def _sum_gradients(gradients: Sequence[Any]) -> list[Any]:
     has_own_rows = [gathers_rows(gradient) for gradient in gradients]
     pairs = list(zip(gradients, has_own_rows, strict=True))
     gathered = iter(gather_rows([gradient for gradient, is_own in pairs if is_own]))
-    dense = [getattr(gradient, "values", gradient) for gradient, is_own in pairs if not is_own]
+    dense = [_values(gradient) for gradient, is_own in pairs if not is_own]
     summed = iter(sum_over_replicas(dense) if dense else [])
     return [
         next(gathered) if is_own else _with_values(gradient, next(summed))
@@ -87,6 +87,10 @@ def _is_constant(value: tf.Tensor) -> bool:
     return True
 
 
+def _values(gradient: Any) -> tf.Tensor:
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
 def _with_values(gradient: Any, values: tf.Tensor) -> Any:
     if not isinstance(gradient, tf.IndexedSlices):
         return values
@@ -114,10 +118,7 @@ def gather_rows(values: list[tf.IndexedSlices]) -> list[tf.IndexedSlices]:
 
 def scale(gradient: Any, factor: tf.Tensor) -> Any:
     """Return a dense or sparse gradient, multiplied by a number."""
-    factor = tf.cast(factor, gradient.dtype)
-    if not isinstance(gradient, tf.IndexedSlices):
-        return gradient * factor
-    return tf.IndexedSlices(gradient.values * factor, gradient.indices, gradient.dense_shape)
+    return _with_values(gradient, _values(gradient) * tf.cast(factor, gradient.dtype))
 
 
 def add(gradient: Any, other: Any) -> Any:
@@ -129,11 +130,9 @@ def add(gradient: Any, other: Any) -> Any:
 
 def without_placeholder(gradient: Any, rows: StepRows) -> Any:
     """Return no gradient if a replica has no row; a placeholder's may not be finite."""
-    if not isinstance(gradient, tf.IndexedSlices):
-        return tf.where(rows.local_rows > 0, gradient, tf.zeros_like(gradient))
     if not gathers_rows(gradient):
-        values = without_placeholder(gradient.values, rows)
-        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+        values = _values(gradient)
+        return _with_values(gradient, tf.where(rows.local_rows > 0, values, tf.zeros_like(values)))
     kept = tf.where(rows.local_rows > 0, tf.size(gradient.indices), 0)
     return tf.IndexedSlices(gradient.values[:kept], gradient.indices[:kept], gradient.dense_shape)
 

@@ -79,7 +79,6 @@ class CustomSteps:
         self.function = function
         self.has_train_step = overrides(model, "train_step") and function is None  # in its place
         self.has_test_step = overrides(model, "test_step")
-        self._replicas = replicas
         if replicas > 1 and (self.has_train_step or function):
             _reduce_in_steps()
         if replicas > 1 and (self.has_train_step or self.has_test_step):

@@ -52,16 +52,10 @@ class LossShare:
 
 
 class Losses:
-    """Computes a replica's share of a model's loss.
-
-    Parameters
-    ----------
-    model
-        A compiled model, built.
-    """
+    """Computes a replica's share of a model's loss."""
 
     def __init__(self, model: keras.Model) -> None:
-        self._model = model
+        self._model = model  # compiled and built
         self._sums_activity = bool(_regularized_layers(model)) and _sums_activity()
         self._takes_training = "training" in signature(model.compute_loss).parameters
 
@@ -83,16 +77,8 @@ class Losses:
     ) -> LossShare:
         """Return this replica's share of the global batch's loss.
 
-        Parameters
-        ----------
-        x, y, predicted, weights
-            Inputs, targets, outputs and sample weights of the replica's rows.
-        rows
-            The rows of the step.
-        training
-            Whether the step is one of training.
-        may_divide_later
-            Whether the caller divides gradients by the sum of `LossShare.divisor` if it is set.
+        With `may_divide_later` the caller divides gradients by the sum of `LossShare.divisor` if it
+        is set.
         """
         if may_divide_later and self._may_divide_later(y, predicted, weights, rows):
             with suppress(_SeveralReductionsError):
@@ -141,7 +127,8 @@ class Losses:
 
     def _summed(self, dtype: Any) -> Any:
         """Return the part of the loss that is a sum over this replica's rows."""
-        return _total(_activity_losses(self._model), dtype) if self._sums_activity else 0.0
+        losses = _activity_losses(self._model) if self._sums_activity else []
+        return tf.cast(tf.add_n(losses), dtype) if losses else 0.0
 
 
 def per_step_counters(model: keras.Model) -> list[Any]:
@@ -160,10 +147,6 @@ def _share_of_rows(loss: tf.Tensor, rows: StepRows) -> LossShare:
     return LossShare(
         loss_to_differentiate, loss_to_differentiate / tf.cast(rows.global_rows * a_row, loss.dtype)
     )
-
-
-def _total(losses: list[Any], dtype: Any) -> Any:
-    return tf.cast(tf.add_n(losses), dtype) if losses else 0.0
 
 
 def _activity_losses(model: keras.Model) -> list[Any]:
@@ -197,19 +180,8 @@ def normalize_globally(
 ) -> Iterator[list[tf.Tensor]]:
     """Rescale Keras's losses, reduced in here, so that they are means over ``rows``.
 
-    Parameters
-    ----------
-    rows
-        The rows of the step.
-    divide_later
-        Whether a loss with a divisor is not rescaled.
-    known_sums
-        Losses of ``add_loss()`` that are sums over the rows, and that the caller rescales.
-
-    Yields
-    ------
-    list of tf.Tensor
-        The replica's divisor of a loss that is not rescaled.
+    With `divide_later` a loss with a divisor is not rescaled, and the list gets this replica's
+    divisor. `known_sums` are losses of ``add_loss()`` over the rows, which the caller rescales.
     """
     keras_compat.replace_loss_reduction(_globally_normalized, lambda: normalized_rows() is not None)
     keras_compat.replace_added_losses(_added)

@@ -29,29 +29,16 @@ Snapshot = list[tuple[Any, tf.Tensor]]
 
 
 class ModelReplicas:
-    """A model on all replicas.
-
-    Parameters
-    ----------
-    model
-        A compiled Keras model, built in the strategy's scope.
-    strategy
-        The strategy.
-    synchronize
-        Whether all batch normalizations take their statistics from all replicas.
-    train_step
-        The user's function that trains on the rows of a replica, in place of the compiled loss.
-    record_examples
-        Called with the numbers of the examples of each step and replica, for an audit.
-    """
+    """A model on all replicas."""
 
     def __init__(
         self,
-        model: keras.Model,
+        model: keras.Model,  # compiled, and built in the strategy's scope
         strategy: tf.distribute.Strategy,
         *,
-        synchronize: bool = False,
-        train_step: TrainStep | None = None,
+        synchronize: bool = False,  # batch normalizations take their statistics of all replicas
+        train_step: TrainStep | None = None,  # of the user, in place of the compiled loss
+        # Called with the numbers of the examples of each step and replica, for an audit.
         record_examples: Callable[[np.ndarray], None] | None = None,
     ) -> None:
         self.model = model
@@ -115,17 +102,17 @@ class ModelReplicas:
                 variable.assign(tf.where(rows.local_rows > 0, variable.value, value))
 
     def _local_statistics(self) -> list[Any]:
-        """Return the weights that a replica changes by its rows alone."""
+        """Return the weights that a replica's forward pass may change by its rows alone."""
         common = [v for layer in self.normalizations.synchronized for v in layer.variables]
-        return [v for v in _statistics(self.model) if not any(v is other for other in common)]
+        # Frozen layers change none.
+        layers = [layer for layer in keras_compat.all_layers(self.model) if layer.trainable]
+        own = [v for layer in layers for v in keras_compat.own_non_trainable_variables(layer)]
+        return [v for v in own if not any(v is other for other in common)]
 
     def count_rows(self, batch: Any, *, is_whole: bool) -> tuple[Any, tf.Tensor, tf.Tensor]:
         """Return a replica's batch of its own with its rows, and those of all replicas.
 
-        Parameters
-        ----------
-        batch
-            ``(data, rows)``, or the data alone if they are a whole batch.
+        The batch is ``(data, rows)``, or the data alone if they are a whole one.
         """
         if is_whole:
             own = count_rows(batch)
@@ -169,12 +156,6 @@ class ModelReplicas:
                 variable.assign(value / self.count)
 
         self.strategy.run(average)
-
-
-def _statistics(model: keras.Model) -> list[Any]:
-    """Return the weights that a forward pass may change; frozen layers change none."""
-    layers = [layer for layer in keras_compat.all_layers(model) if layer.trainable]
-    return [v for layer in layers for v in keras_compat.own_non_trainable_variables(layer)]
 
 
 def _constant_rows(data: Any) -> int | None:

@@ -55,22 +55,11 @@ def _moments_of(layer: Any, alone: _Moments) -> _Moments:
     return moments
 
 
-def replica_count_warnings(
-    model: keras.Model,
-    replicas: int,
-    *,
-    synchronized: bool,
-) -> list[str]:
+def replica_count_warnings(model: keras.Model, replicas: int, *, synchronized: bool) -> list[str]:
     """Return warnings about layers by which the weights depend on the number of replicas.
 
-    Parameters
-    ----------
-    model
-        A model, built or not.
-    replicas
-        Number of replicas.
-    synchronized
-        Whether all batch normalizations take their statistics from all replicas.
+    The model may be built or not. `synchronized`: all batch normalizations take their statistics
+    from all replicas.
     """
     if replicas == 1:
         return []

@@ -19,17 +19,10 @@ class ReplicaMetrics:
     """The metrics of a model, its mean loss among them.
 
     Methods but `restore` are to be called in a replica's part of a step.
-
-    Parameters
-    ----------
-    model
-        A compiled model, built in the strategy's scope.
-    strategy
-        The strategy.
     """
 
     def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy) -> None:
-        self._model = model
+        self._model = model  # compiled, and built in the strategy's scope
         self._strategy = strategy
         self._replicas = strategy.num_replicas_in_sync
         self._loss_tracker = keras_compat.loss_tracker(model)
@@ -56,14 +49,7 @@ class ReplicaMetrics:
     def count(self, logs: StepLogs, rows: StepRows, *data: Any) -> tf.Tensor:
         """Update the metrics; return the numbers that ``compute_metrics()`` returns beside them.
 
-        Parameters
-        ----------
-        logs
-            The logs of such steps.
-        rows
-            The rows of the step.
-        *data
-            Inputs, targets, outputs and sample weights.
+        The data are inputs, targets, outputs and sample weights.
         """
 
         def count() -> tf.Tensor:
@@ -128,18 +114,12 @@ class StepLogs:
 
     Keras logs the metrics if the logs have their names and no others, and otherwise the logs of the
     last step. Here a name that a metric has is always that metric's.
-
-    Attributes
-    ----------
-    names : list of str
-        The names in the logs, once a step was traced; empty if they are those of the metrics.
-    others : list of str
-        Those that no metric has.
     """
 
     def __init__(self) -> None:
+        # In the logs, once a step was traced; empty if they are those of the metrics.
         self.names: list[str] = []
-        self.others: list[str] = []
+        self.others: list[str] = []  # those that no metric has
 
     def vector(self, logs: Mapping[str, Any], metrics: Mapping[str, Any]) -> tf.Tensor:
         """Return the numbers of one replica's logs that are not metrics (float64, shape [n])."""

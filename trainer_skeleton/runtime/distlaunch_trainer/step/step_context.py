@@ -19,28 +19,14 @@ from .step_timing import StepTimer
 
 @dataclass(frozen=True)
 class StepRows:
-    """The rows of a step that a replica has: ``r, r + R, …`` of a global batch that is divided.
+    """The rows of a step that a replica has: ``r, r + R, …`` of a global batch that is divided."""
 
-    Attributes
-    ----------
-    local_rows, global_rows
-        Rows of this replica and of all replicas (scalars, int64).
-    replicas
-        Number of replicas.
-    may_be_empty
-        Whether this replica may have no row but a placeholder, which does not count.
-    is_divided
-        Whether its batch is a part of a global batch, not one of its own.
-    size
-        The rows of its data, of which one may be a placeholder, if they are constant.
-    """
-
-    local_rows: tf.Tensor
-    global_rows: tf.Tensor
+    local_rows: tf.Tensor  # of this replica (scalar, int64)
+    global_rows: tf.Tensor  # of all replicas (scalar, int64)
     replicas: int
-    may_be_empty: bool
-    is_divided: bool = False
-    size: int | None = None
+    may_be_empty: bool  # whether there may be no row but a placeholder, which does not count
+    is_divided: bool = False  # whether its batch is a part of a global batch, not one of its own
+    size: int | None = None  # rows of its data with a placeholder, if they are constant
 
     def local_fraction(self, dtype: Any) -> tf.Tensor:
         """Return the fraction of the rows that this replica has, 0 … 1."""

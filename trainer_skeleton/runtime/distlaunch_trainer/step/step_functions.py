@@ -30,31 +30,16 @@ MAX_SKIPPED = 50
 
 
 class Execution(NamedTuple):
-    """The results of several training steps that were executed together, as scalars and vectors.
+    """The results of several training steps that were executed together, as scalars and vectors."""
 
-    Attributes
-    ----------
-    loss
-        The last step's loss over all replicas.
-    not_finite
-        The first step whose loss was not finite, from 0, or -1. With loss scaling the first one
-        that ends `MAX_SKIPPED` steps without an update.
-    steps
-        The number of steps; 0 if a task signaled to stop.
-    rows
-        The rows of all steps over all replicas.
-    signals
-        The control signals, summed over the replicas (shape [3]).
-    other_logs
-        The logs of the last step that are no metrics (shape [n]).
-    """
-
-    loss: tf.Tensor
+    loss: tf.Tensor  # of the last step, over all replicas
+    # The first step whose loss was not finite, from 0, or -1. With loss scaling the first one that
+    # ends `MAX_SKIPPED` steps without an update.
     not_finite: tf.Tensor
-    steps: tf.Tensor
-    rows: tf.Tensor
-    signals: tf.Tensor
-    other_logs: tf.Tensor
+    steps: tf.Tensor  # 0 if a task signaled to stop
+    rows: tf.Tensor  # of all steps, over all replicas
+    signals: tf.Tensor  # summed over the replicas (shape [3])
+    other_logs: tf.Tensor  # of the last step, that are no metrics (shape [n])
 
 
 class StepFunctions:
@@ -107,27 +92,16 @@ class StepFunctions:
         has_empty_replicas: bool = False,
         form: BatchForm = "divided",
     ) -> Execution:
-        """Train some steps on all replicas, or none if a task signals to stop.
+        """Train some steps (scalar, int32) on all replicas, or none if a task signals to stop.
 
-        Parameters
-        ----------
-        batches
-            The iterator of the batches, or one batch.
-        steps
-            Number of steps (scalar, int32).
-        signals
-            This task's control signals (shape [3]): whether to end the training and whether to stop
-            the run, both for all tasks if above 0, and a number for the others.
-        has_empty_replicas
-            Whether some replica has no row in some step. Such steps are compiled apart: they copy
-            all statistics and metrics, to restore them where there are no rows.
-        form
-            The form of the batches.
+        `batches` is their iterator, or one batch. The control signals of this task (shape [3]) are
+        whether to end the training and whether to stop the run, both for all tasks if above 0, and
+        a number for the others. Steps in which some replica has no row are compiled apart: they
+        copy all statistics and metrics, to restore them where there are no rows.
         """
         if self._training_step.accumulation is not None:
             self._training_step.accumulation.share()
-        results = self._train_function(batches, steps, signals, has_empty_replicas, form)
-        return Execution(*results)
+        return self._train_function(batches, steps, signals, has_empty_replicas, form)
 
     def keep_logs(self, execution: Execution) -> None:
         """Take the logs that are no metrics from an execution that trained some steps."""
@@ -141,19 +115,7 @@ class StepFunctions:
         has_empty_replicas: bool,
         form: BatchForm = "divided",
     ) -> None:
-        """Evaluate some steps on all replicas; the metrics hold the results.
-
-        Parameters
-        ----------
-        batches
-            The iterator of the batches, or one batch.
-        steps
-            Number of steps (scalar, int32).
-        has_empty_replicas
-            Whether some replica has no row in some step.
-        form
-            The form of the batches.
-        """
+        """Evaluate some steps on all replicas as `train` does; the metrics hold the results."""
         others = self._test_function(batches, steps, has_empty_replicas, form)
         self._last_logs = self._evaluation_logs, others
 
@@ -183,7 +145,7 @@ class StepFunctions:
         signals: tf.Tensor,
         has_empty_replicas: bool,
         form: BatchForm,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    ) -> Execution:
         self.graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         # In the graph, so that no task waits in Python; and first, so that all stop at one step.
         signals = self._replicas.run(self._replicas.all_reduce, signals)
@@ -204,7 +166,7 @@ class StepFunctions:
         loss, not_finite, rows, others = _repeat(train, steps, loss, tf.constant(-1), rows)
         if self._training_step.has_local_loss:
             loss, not_finite = self._replicas.run(self._replicas.agree_on_loss, loss, not_finite)
-        return loss, not_finite, steps, rows, signals, others
+        return Execution(loss, not_finite, steps, rows, signals, others)
 
     def _is_lost(self, loss: tf.Tensor) -> tf.Tensor:
         """Return whether training a step did not work, and will not."""
@@ -224,10 +186,7 @@ class StepFunctions:
         self, number: tf.Tensor, get_batch: Callable[[], Any], has_empty_replicas: bool
     ) -> tuple[Any, tf.Tensor, tf.Tensor]:
         """Train on the next batch; return it, the loss and the other logs."""
-
-        def train(batch: Any) -> tuple[tf.Tensor, tf.Tensor]:
-            return self._training_step(batch, has_empty_replicas)
-
+        train = partial(self._training_step, has_empty_replicas=has_empty_replicas)
         if self.timer is None:
             batch = get_batch()
             return batch, *train(batch)

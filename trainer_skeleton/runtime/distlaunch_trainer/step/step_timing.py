@@ -132,18 +132,11 @@ def has_clock() -> bool:
 def timing_of_steps(times: Mapping[str, StepTimes]) -> dict[str, Any] | None:
     """Return where the time of steps went, in mean seconds per step; None without steps.
 
-    Parameters
-    ----------
-    times
-        The times of the same steps on each task, by its name.
-
-    Returns
-    -------
-    dict
-        ``steps``, and over all tasks and in ``tasks`` for each: ``total``, ``input`` (waiting for
-        the batch), ``exchange`` (the all-reduce of the task that came last to it), ``wait`` (for
-        that task, in the all-reduce) and ``compute``, the rest. ``slowest`` has the share of steps
-        in which a task came last.
+    It is given the times of the same steps on each task, by its name. The keys are ``steps``, and
+    over all tasks and in ``tasks`` for each: ``total``, ``input`` (waiting for the batch),
+    ``exchange`` (the all-reduce of the task that came last to it), ``wait`` (for that task, in the
+    all-reduce) and ``compute``, the rest. ``slowest`` has the share of steps in which a task came
+    last.
     """
     steps = min(len(each.total) for each in times.values())
     if not steps:
@@ -208,13 +201,6 @@ def _mean_of(parts: Sequence[Mapping[str, Any]], weights: Sequence[int]) -> dict
 
 def _rounded(parts: Mapping[str, float]) -> dict[str, float]:
     return {name: round(float(value), 9) for name, value in parts.items()}
-
-
-def time_exchange(
-    timer: StepTimer | None, gradients: Sequence[Any], reduce: Callable[[], list[Any]]
-) -> list[Any]:
-    """Return ``reduce()``, the sums of gradients, and have the step's timer take its time."""
-    return timer.time_exchange(gradients, reduce) if timer else reduce()
 
 
 def _tensors(values: Sequence[Any]) -> list[tf.Tensor]:
