@@ -53,6 +53,12 @@ def test_files_may_be_in_another_folder_on_each_task():
     check(*(sources([f"{folder}/1", f"{folder}/2"]) for folder in ("/a", "/b")))
 
 
+def test_ragged_rows_are_compared_by_their_number():
+    texts = [tf.ragged.constant(rows) for rows in ([[1, 2], [3]], [[1], [2, 3]], [[1]])]
+    same, other, fewer = (facts_of(sources(text)).sources for text in texts)
+    assert same == other != fewer
+
+
 def test_python_and_random_operations_are_known():
     def facts(function):
         found = facts_of(rows().map(function).prefetch(1))

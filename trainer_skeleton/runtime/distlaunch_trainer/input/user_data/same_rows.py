@@ -236,6 +236,8 @@ def _sample(tensor: Any) -> bytes:
     if not isinstance(tensor, tf.Tensor) or not hasattr(tensor, "numpy") or not tensor.shape.rank:
         return b""
     rows = tensor.shape[0]
+    if tensor.dtype == tf.variant:  # ragged rows, of which TensorFlow returns no values
+        return str(rows).encode()
     numbers = np.unique(np.linspace(0, max(rows - 1, 0), min(rows, _SOURCE_ROWS)).astype(np.int64))
     with tf.device("CPU"):
         sample = tf.gather(tensor, numbers).numpy()
