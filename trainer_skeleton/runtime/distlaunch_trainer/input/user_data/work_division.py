@@ -191,9 +191,13 @@ def _counted(own: Dataset, rows: int, size: int, drops: bool, task: int) -> Data
         return data, count_rows(data), tf.constant(size, tf.int64)
 
     full, rest = divmod(rows, size)
-    if rows < 0 or not rest or drops:
-        parts = own if rows < 0 else own.take(full)
-        return parts.enumerate().map(counted)
+    if rows < 0 or not rest:
+        return own.enumerate().map(counted)
+    if drops:
+        # take() would end each pass before the operations below have ended it: what they draw for
+        # the next one would depend on how far TensorFlow has read ahead.
+        parts = own.enumerate().filter(lambda number, _: number < full).map(counted)
+        return parts.apply(tf.data.experimental.assert_cardinality(full))
 
     def last(number: tf.Tensor, data: Any) -> tuple[Any, ...]:
         total = tf.where(number < full, tf.constant(size, tf.int64), rest)
