@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 
 import keras
@@ -36,6 +38,7 @@ def work(tmp_path, monkeypatch):
     (folder / "large.keras").symlink_to(tmp_path / "project/large.keras")
     monkeypatch.chdir(folder)
     # They are replaced for the rest of a process, which here runs other tests.
+    monkeypatch.setattr(tempfile, "mkdtemp", tempfile.mkdtemp)
     monkeypatch.setattr(tf.summary, "create_file_writer", tf.summary.create_file_writer)
     monkeypatch.setattr(tf.saved_model, "save", tf.saved_model.save)
     for name in ("ModelCheckpoint", "CSVLogger", "TensorBoard"):
@@ -84,6 +87,17 @@ def test_what_a_task_writes_for_tensorboard_is_discarded(work):
             tf.summary.scalar("loss", 1.0, 0)
         assert keras.callbacks.TensorBoard("logs").log_dir != "logs"
     assert not (work / "logs").exists()
+
+
+def test_a_temporary_folder_of_a_task_has_what_it_writes(work):
+    """Also where tasks share the working folder; the names of such folders differ."""
+    library = SimpleNamespace(
+        Model=Model, callbacks=keras.callbacks, saving=None, models=None, utils=keras.utils
+    )
+    with redirected_writes(library, None), tempfile.TemporaryDirectory() as folder:
+        Model().save(f"{folder}/new.keras")
+        assert Path(folder, "new.keras").is_file()
+        assert keras.callbacks.TensorBoard(folder).log_dir == folder
 
 
 def test_a_linked_file_is_read_and_replaced_but_not_changed(work):

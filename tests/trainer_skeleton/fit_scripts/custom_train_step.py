@@ -27,7 +27,7 @@ class CustomModel(keras.Model):
         self.optimizer.apply(gradients, self.trainable_weights)
         self.loss_metric.update_state(loss, sample_weight=tf.shape(x)[0])
         self.mae_metric.update_state(y, y_pred)
-        return {m.name: m.result() for m in self.metrics}
+        return {"loss": self.loss_metric.result(), "error": self.mae_metric.result()}
 
     def test_step(self, data):
         x, y, _ = keras.utils.unpack_x_y_sample_weight(data)
@@ -58,6 +58,7 @@ history = model.fit(
     x, y, initial_epoch=3, epochs=6, validation_data=(x[:40], y[:40]), validation_freq=2
 ).history
 print("Epochs:", len(history["loss"]))
+print("Errors, under a name of the step's own:", sum(history["error"]))
 print("Validations:", len(history["val_loss"]))
 print("Loss of a batch:", model.train_on_batch(x[:9], y[:9], return_dict=True)["loss"])
 print("Error of a batch:", model.test_on_batch(x, y, return_dict=True)["mae"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import keras
+
 from distlaunch_trainer.keras_compat import keras_random
 
 
@@ -14,6 +16,22 @@ def test_making_the_generator_leaves_the_numbers_of_python_as_they_are():
     random.seed(3)
     keras_random.global_generator()
     assert random.getstate() == expected
+
+
+def test_the_first_unseeded_numbers_are_those_of_keras():
+    """A generator for replicas, which cannot make one, has been made before."""
+
+    def drawn():
+        keras.utils.set_random_seed(5)
+        yield
+        yield keras.random.normal([3]).numpy().tolist(), random.getstate()
+
+    alone, after = drawn(), drawn()
+    next(alone)
+    expected = next(alone)
+    next(after)
+    keras_random.global_generator()
+    assert next(after) == expected
 
 
 def test_operations_that_draw_other_numbers_each_time_are_known():

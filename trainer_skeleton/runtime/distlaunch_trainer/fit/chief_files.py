@@ -2,8 +2,9 @@
 
 All tasks run the script, and would write the same files over each other's where they share a
 folder. There Keras's functions and callbacks write, on other tasks than the chief, into a folder
-that is removed in the end, and read what they have written there. A working folder of a task's own
-has what one process would write into it, so that the script finds it there.
+that is removed in the end, and read what they have written there. A working folder of a task's own,
+and a temporary one that it has made, have what one process would write into them, so that the
+script finds it there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -84,8 +86,10 @@ class _Redirection:
     def __init__(self, folder: str, own_folder: str | None) -> None:
         self._folder = folder
         self._own_folder = own_folder  # of this task alone, into which the script writes itself
+        self._made: list[str] = []  # temporary folders of this process, which are its own, too
 
     def install(self, library: Any) -> None:
+        tempfile.mkdtemp = self._noted(tempfile.mkdtemp)
         callbacks = library.callbacks
         for owner, name, parameter in (
             (library.Model, "save", "filepath"),
@@ -100,7 +104,7 @@ class _Redirection:
         ):
             if hasattr(owner, name):
                 _replace_argument(owner, name, parameter, self._to_write)
-        # Never read back, and with the chief's they would be the curves of one run.
+        # With the chief's files they would be the curves of one run.
         _replace_argument(callbacks.TensorBoard, "__init__", "log_dir", self._to_discard)
         _replace_argument(tf.summary, "create_file_writer", "logdir", self._to_discard)
         for owner, name in (
@@ -124,8 +128,10 @@ class _Redirection:
         return path
 
     def _to_discard(self, path: Any) -> Any:
-        """Return where to write what nothing reads."""
-        return self._temporary(os.fspath(path)) if isinstance(path, (str, os.PathLike)) else path
+        """Return where to write what is not to be read beside the chief's files."""
+        if not isinstance(path, (str, os.PathLike)) or self._is_made(os.fspath(path)):
+            return path
+        return self._temporary(os.fspath(path))
 
     def _to_read(self, path: Any) -> Any:
         """Return where to read what the script would read from a path."""
@@ -136,9 +142,24 @@ class _Redirection:
 
     def _is_own(self, path: str) -> bool:
         """Return whether a path is in the folder of this task alone."""
+        if self._is_made(path):
+            return True
         if self._own_folder is None or "://" in path:
             return False
         return Path(path).absolute().parent.resolve().is_relative_to(self._own_folder)
+
+    def _is_made(self, path: str) -> bool:
+        """Return whether a path is in a temporary folder that this process has made."""
+        return any(Path(path).absolute().is_relative_to(folder) for folder in self._made)
+
+    def _noted(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(make)
+        def noted(*arguments: Any, **options: Any) -> Any:
+            folder = make(*arguments, **options)
+            self._made.append(os.path.abspath(os.fsdecode(folder)))  # noqa: PTH100 - no Path is
+            return folder
+
+        return noted
 
     def _temporary(self, path: str) -> str:
         if path.startswith(self._folder):

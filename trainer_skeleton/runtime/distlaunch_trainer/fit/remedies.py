@@ -19,7 +19,9 @@ _OUTSIDE_OF_RUN = re.compile(r"not available outside the replica context")
 _IN_CONDITION = re.compile(r"`merge_call` called while defining a new graph")
 
 _CUSTOM_LOOP = (
-    "on several replicas a training step runs in tf.distribute.get_strategy().run(step, args); "
+    "a loop of your own trains on several replicas with strategy = tf.distribute.get_strategy(), "
+    "batches of strategy.experimental_distribute_dataset(data), strategy.run(step, batch), and "
+    "tf.nn.compute_average_loss(losses, global_batch_size=n) in the step, as gradients are summed; "
     "or train with fit(), or with the trainer ('distlaunch init --starter custom-loop')"
 )
 _CONDITION = (

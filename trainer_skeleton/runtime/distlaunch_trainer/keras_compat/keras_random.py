@@ -11,8 +11,11 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src.backend.common.global_state import get_global_attribute, set_global_attribute
 from keras.src.backend.tensorflow import random as backend_random
 from keras.src.random import seed_generator
+
+_OF_REPLICAS = "distlaunch_seed_generator"  # the name of an attribute of Keras's global state
 
 PRIME = 1_000_000_007
 """The distance between the seeds of two replicas."""
@@ -62,14 +65,19 @@ def is_same() -> bool:
 def global_generator() -> keras.random.SeedGenerator:
     """Return the generator of unseeded numbers; to be called in the strategy's scope.
 
-    Keras draws its seed from Python's generator, whose later numbers, such as the order of a
-    `PyDataset`, stay those of a run that needs no generator.
+    Until Keras makes its own, at the first draw of the script or of a model that is built, it is
+    one for draws of replicas alone. So Keras's has the seed of a run without `--same-random`, and
+    Python's generator, which that comes from, has the same numbers afterwards.
     """
-    state = random.getstate()
-    try:
-        return seed_generator.global_seed_generator()
-    finally:
+    names = seed_generator.GLOBAL_SEED_GENERATOR, _OF_REPLICAS
+    made = next(filter(None, map(get_global_attribute, names)), None)
+    if made is None:
+        state = random.getstate()
+        made = keras.random.SeedGenerator()
         random.setstate(state)
+        set_global_attribute(_OF_REPLICAS, made)
+    _draws.generator = made
+    return made
 
 
 def global_state() -> list[keras.Variable]:

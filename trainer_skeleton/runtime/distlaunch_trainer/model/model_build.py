@@ -15,7 +15,12 @@ import keras
 import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
-from distlaunch_trainer.step.custom_steps import overrides, weights_scalars
+from distlaunch_trainer.step.custom_steps import (
+    other_names,
+    overrides,
+    recorded_results,
+    weights_scalars,
+)
 from distlaunch_trainer.step.losses import normalize_globally
 from distlaunch_trainer.step.row_sums import sums_rows
 from distlaunch_trainer.step.step_context import StepRows
@@ -37,10 +42,14 @@ def build_model(model: keras.Model, batch_spec: Any) -> list[str]:
 
         def step(data: Any) -> None:
             rows = tf.shape(tf.nest.flatten(data)[0], tf.int64)[0]
-            with normalize_globally(StepRows(rows, rows, 1, False)):
+            with (
+                normalize_globally(StepRows(rows, rows, 1, False)),
+                recorded_results(model) as results,
+            ):
                 logs = model.train_step(data)
             if overrides(model, "train_step"):
-                notes.extend(_notes(model, logs, targets, scalars))
+                unknown = [] if not isinstance(logs, dict) else _unknown(model, logs, results)
+                notes.extend(_notes(model, unknown, targets, scalars))
 
         with keras_compat.variable_creation():
             tf.function(step, autograph=False).get_concrete_function(batch_spec)
@@ -50,9 +59,12 @@ def build_model(model: keras.Model, batch_spec: Any) -> list[str]:
 
 
 def _notes(
-    model: keras.Model, logs: Any, targets: list[tf.Tensor], scalars: list[str]
+    model: keras.Model, unknown: list[str], targets: list[tf.Tensor], scalars: list[str]
 ) -> Iterator[str]:
-    """Return what of a model's own step depends on the number of replicas."""
+    """Return what of a model's own step depends on the number of replicas.
+
+    `unknown` are the names in its logs that are of no metric.
+    """
     step = f"{type(model).__name__}.train_step()"
     if any(map(sums_rows, targets)):
         yield (
@@ -64,12 +76,16 @@ def _notes(
             f"{step} updates the metrics {', '.join(scalars)} once per step without sample_weight: "
             f"they count once per replica"
         )
-    others = [name for name in logs if name not in model.get_metrics_result()]
-    if others and isinstance(logs, dict):
+    if unknown:
         yield (
-            f"{step} returns {', '.join(others)}, which no metric has: the logs have the last "
+            f"{step} returns {', '.join(unknown)}, which no metric has: the logs have the last "
             f"step's mean over the replicas, weighted by their rows"
         )
+
+
+def _unknown(model: keras.Model, logs: dict[str, Any], results: list[tuple[Any, str]]) -> list[str]:
+    known = {*model.get_metrics_result(), *other_names(logs, results)}
+    return [name for name in logs if name not in known]
 
 
 @contextmanager

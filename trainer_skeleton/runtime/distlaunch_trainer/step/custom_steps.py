@@ -13,8 +13,8 @@ summed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from typing import Any
 
@@ -76,6 +76,9 @@ class CustomSteps:
         check_can_train(model, replicas)
         self._model = model
         self.gathers_rows = False  # set when the step is traced
+        # Of the step that was traced last: names in its logs, with those of the metrics whose
+        # results they are.
+        self.metric_names: dict[str, str] = {}
         self.function = function
         self.has_train_step = overrides(model, "train_step") and function is None  # in its place
         self.has_test_step = overrides(model, "test_step")
@@ -101,12 +104,23 @@ class CustomSteps:
     def train(self, data: Any, rows: StepRows) -> dict[str, Any]:
         """Train one replica's step; return what ``train_step()`` returned."""
         with normalize_globally(rows), self._reducing(rows, weighs=True):
-            return _checked_logs(self._model, "train_step", self._model.train_step(data))
+            return self._logs_of("train_step", data)
 
     def test(self, data: Any, rows: StepRows) -> dict[str, Any]:
         """Evaluate one replica's step; return what ``test_step()`` returned."""
         with normalize_globally(rows):
-            return _checked_logs(self._model, "test_step", self._model.test_step(data))
+            return self._logs_of("test_step", data)
+
+    def _logs_of(self, method: str, data: Any) -> dict[str, Any]:
+        with recorded_results(self._model) as results:
+            logs = getattr(self._model, method)(data)
+        if not isinstance(logs, dict):
+            raise ModelError(
+                f"{type(self._model).__name__}.{method}() returned "
+                f"{type(logs).__name__}: return a dict of metrics"
+            )
+        self.metric_names = other_names(logs, results)
+        return logs
 
     def _reducing(self, rows: StepRows, *, weighs: bool) -> AbstractContextManager[None]:
         """Have optimizers all-reduce the gradients of a replica in here."""
@@ -179,10 +193,32 @@ def _weighted_update(metric: Any, update: Callable[..., Any]) -> Callable[..., A
     return weighted
 
 
-def _checked_logs(model: keras.Model, method: str, logs: Any) -> dict[str, Any]:
-    if not isinstance(logs, dict):
-        raise ModelError(
-            f"{type(model).__name__}.{method}() returned "
-            f"{type(logs).__name__}: return a dict of metrics"
-        )
-    return logs
+@contextmanager
+def recorded_results(model: keras.Model) -> Iterator[list[tuple[Any, str]]]:
+    """Yield a list that gets the results of a model's metrics, with the metrics' names."""
+    for metric in model.metrics:
+        if "result" not in vars(metric):
+            metric.result = _recorded_result(metric, metric.result)
+    results: list[tuple[Any, str]] = []
+    with step_context.extended(metric_results=results):
+        yield results
+
+
+def other_names(logs: Mapping[str, Any], results: Iterable[tuple[Any, str]]) -> dict[str, str]:
+    """Return the names in logs of what metrics of other names have returned, with the metrics'."""
+    return {
+        name: metric
+        for name, value in logs.items()
+        for result, metric in results
+        if value is result and name != metric
+    }
+
+
+def _recorded_result(metric: Any, result: Callable[[], Any]) -> Callable[[], Any]:
+    def recorded() -> Any:
+        value = result()
+        if (results := step_context.current().metric_results) is not None:
+            results.append((value, metric.name))
+        return value
+
+    return recorded

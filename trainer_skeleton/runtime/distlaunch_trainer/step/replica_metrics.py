@@ -113,19 +113,33 @@ class StepLogs:
     """The numbers that are in a step's logs beside the metrics, by which Keras logs its last step.
 
     Keras logs the metrics if the logs have their names and no others, and otherwise the logs of the
-    last step. Here a name that a metric has is always that metric's.
+    last step. Here a name that a metric has is always that metric's, and what a metric of another
+    name has returned is that of all replicas.
     """
 
     def __init__(self) -> None:
         # In the logs, once a step was traced; empty if they are those of the metrics.
         self.names: list[str] = []
         self.others: list[str] = []  # those that no metric has
+        self._metric_names: Mapping[str, str] = {}
 
-    def vector(self, logs: Mapping[str, Any], metrics: Mapping[str, Any]) -> tf.Tensor:
-        """Return the numbers of one replica's logs that are not metrics (float64, shape [n])."""
+    def vector(
+        self,
+        logs: Mapping[str, Any],
+        metrics: Mapping[str, Any],
+        metric_names: Mapping[str, str] | None = None,
+    ) -> tf.Tensor:
+        """Return the numbers of one replica's logs that are not metrics (float64, shape [n]).
+
+        `metric_names` has the metrics of names in the logs that are not the metric's.
+        """
+        self._metric_names = {name: name for name in metrics}
+        for name, metric in (metric_names or {}).items():
+            if metric in metrics:
+                self._metric_names.setdefault(name, metric)
         is_metrics_only = logs.keys() == metrics.keys()
         self.names = [] if is_metrics_only else list(logs)
-        self.others = [name for name in self.names if name not in metrics]
+        self.others = [name for name in self.names if name not in self._metric_names]
         numbers = [tf.reduce_mean(tf.cast(logs[name], tf.float64)) for name in self.others]
         return tf.stack(numbers) if numbers else tf.zeros([0], tf.float64)
 
@@ -134,4 +148,7 @@ class StepLogs:
         if not self.names:
             return dict(metrics)
         others = dict(zip(self.others, keras.ops.convert_to_numpy(vector).tolist(), strict=True))
-        return {name: others[name] if name in others else metrics[name] for name in self.names}
+        names = self._metric_names
+        return {
+            name: others[name] if name in others else metrics[names[name]] for name in self.names
+        }

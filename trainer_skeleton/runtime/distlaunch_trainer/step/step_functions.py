@@ -229,7 +229,8 @@ class StepFunctions:
         if replicas.custom.has_test_step:
             results = replicas.custom.test(data, rows)
             replicas.rescale(before, rows)
-            return logs.vector(flatten(results), replicas.metrics.local_results())
+            own = replicas.metrics.local_results()
+            return logs.vector(flatten(results), own, replicas.custom.metric_names)
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
         predicted = replicas.losses.outputs(x, rows, training=False)
         share = replicas.losses.share(x, y, predicted, weights, rows, training=False)
