@@ -223,19 +223,19 @@ def _absolute(folders: Folders) -> Folders:
     return Folders(*paths)
 
 
-def _other_keras(session: Session) -> str:
-    """Return the remedy where the script may have called ``fit`` of the other Keras."""
+def _without_fit(session: Session) -> str:
+    """Return what follows of no call of ``fit``, or the remedy if the other Keras may have it."""
     if type(session) is not Session:
         return f" of tf_keras, and {LEGACY_KERAS} is set: unset it to train with Keras 3"
     if "tf_keras" not in sys.modules:
-        return ""
+        return ", so the job folder gets no model and no summary"
     return f' of Keras 3; for tf_keras set {LEGACY_KERAS}: "1" under env: in distlaunch.yaml'
 
 
 def _finish(session: Session, folders: Folders, role: Role) -> dict[str, Any]:
     """Write the model that was trained last, and the summary; return its facts on the chief."""
     if session.model is None:
-        session.report.warn(f"the script has not called fit(){_other_keras(session)}")
+        session.report.warn(f"the script has not called fit(){_without_fit(session)}")
         return {}
     files = session.save_model(folders.model)
     if not role.is_chief:
