@@ -58,7 +58,7 @@ history = model.fit(
     x, y, initial_epoch=3, epochs=6, validation_data=(x[:40], y[:40]), validation_freq=2
 ).history
 print("Epochs:", len(history["loss"]))
-print("Errors, under a name of the step's own:", sum(history["error"]))
+print("Errors of the step:", sum(history["error"]))
 print("Validations:", len(history["val_loss"]))
 print("Loss of a batch:", model.train_on_batch(x[:9], y[:9], return_dict=True)["loss"])
 print("Error of a batch:", model.test_on_batch(x, y, return_dict=True)["mae"])

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).parents[1] / "fit_scripts"
 HERE = Path(__file__).parent
 FAULTY = HERE / "faulty_script.py"
-QUICK = {"gan", "custom_train_step"}
+QUICK = {"gan", "custom_train_step", "own_loop"}
 OTHER_BATCHES = {"multi_worker_tutorial"}  # its global batch grows with the cluster
 TOLERANCE = 1e-6
 FIT = "distlaunch_trainer.fit"
@@ -135,6 +135,12 @@ def test_two_workers_train_a_script_to_its_own_weights(script, alone, tensorflow
         )
     assert_same_numbers(expected, together, TOLERANCE)
     assert_same_weights(model, tmp_path / "two/model.keras", TOLERANCE)
+
+
+def test_the_page_has_the_loop_of_a_script_that_is_tested():
+    page = (HERE.parents[2] / "docs/trainer.md").read_text()
+    (loop,) = re.findall(r"```python\n(strategy = .*?)```", page, re.DOTALL)
+    assert loop in (FOLDER / "own_loop.py").read_text()
 
 
 def test_a_task_with_two_devices_trains_a_script_to_its_own_weights(alone, tensorflow, tmp_path):
