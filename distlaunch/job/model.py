@@ -26,6 +26,7 @@ DEFAULT_REQUIREMENTS = "requirements.txt"
 LONGEST_NAME = 63  # characters in a label's value
 DEFAULT_MODULE = "trainer.task"
 FIT_MODULE = "distlaunch_trainer.fit"  # runs a script that calls Keras's fit()
+PERSISTENT_RESOURCE_ID = r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?"  # of Google's reference
 JOB_NAME = r"[a-z][a-z0-9_-]{0,62}"
 _TASK_NAME = re.compile(r"(worker|ps|evaluator):(0|[1-9][0-9]*)", re.ASCII)
 
@@ -323,6 +324,8 @@ class Job:
     tensorboard: str | None = None
     experiment: str | None = None  # its name, or its resource name
     experiment_run: str | None = None
+    reservation: str | None = None  # any, ZONE/NAME or its resource name
+    persistent_resource: str | None = None  # the id of the machines that it runs on
     reduction_server: ReductionServer | None = None
     tuning: Tuning | None = None
     vertex: Mapping[str, Any] = field(default_factory=dict)

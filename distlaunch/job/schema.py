@@ -42,11 +42,13 @@ from distlaunch.job.value_types import (
     NonNegativeInt,
     Number,
     Parsed,
+    PersistentResourceId,
     PositiveInt,
     ProjectId,
     RegionName,
     RelativePath,
     Repository,
+    Reservation,
     SbatchOption,
     ScriptPath,
     SharedPath,
@@ -287,6 +289,8 @@ class JobSection(Section):
     tensorboard: NonEmptyLine | None = None
     experiment: NonEmptyLine | None = None
     experiment_run: NonEmptyLine | None = None
+    reservation: Reservation | None = None
+    persistent_resource: PersistentResourceId | None = None
     reduction_server: ReductionServerSection | None = None
     tuning: TuningSection | None = None
     engine: Annotated[str, one_of("vertex", "slurm")] = "vertex"
