@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from distlaunch.background import BackgroundTask
-from distlaunch.checks.cloud import quota
+from distlaunch.checks.cloud import capacity, quota
 from distlaunch.checks.cloud.context import (
     CloudContext,
     NotChecked,
@@ -101,6 +101,7 @@ def _checks(context: CloudContext) -> Iterator[Check]:
         yield tracker, partial(tracking_problems, context, tracker)
     if request.project and request.region:
         yield from quota.checks(context)
+    yield from capacity.checks(context)
     for image in named:
         yield str(image), partial(image_problems, context, image)
 
