@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from pathlib import Path
@@ -60,6 +61,7 @@ def up(
     """
     from distlaunch.checks.required_fields import no_project, no_region
     from distlaunch.job import persistent_resource
+    from distlaunch.job.model import PERSISTENT_RESOURCE_ID
     from distlaunch.job.vertex.view import job_request
     from distlaunch.submit.lookup import engine_of
 
@@ -74,6 +76,8 @@ def up(
     if request.reservations:
         raise UsageError("a persistent resource cannot use a reservation; add --set reservation=")
     name = name or job.persistent_resource or job.name.replace("_", "-").rstrip("-")
+    if not re.fullmatch(PERSISTENT_RESOURCE_ID, name, re.ASCII):
+        raise UsageError(f"{name!r} is not an id: at most 63 of a-z, 0-9 and -, a letter first")
     content = launch.request("machines", image=None)
     body = persistent_resource.build_body(name, content, content[request.spec])
     facts = _facts({**body, "name": name}, job.project, job.region)
@@ -88,19 +92,16 @@ def up(
         show_json(body)
         return 0
     engine, resources = _connect(engine_of(launch, console.log))
-    operation: dict[str, Any] = {}
     if existing := resources.get(name):
-        pools = persistent_resource.read_pools(existing)
-        needed, homeless = persistent_resource.place(request.pools, pools, request.trials_at_once)
-        if homeless or any(count > pools[index].most for index, count in needed.items()):
+        short = persistent_resource.shortages(existing, request.pools, request.trials_at_once)
+        if any(each.needed > each.most for each in short):
             remedy = f"pass another ID, or run 'distlaunch machines down {name}' first"
             raise DistlaunchError(f"{name} exists, with other machines", remedy=remedy)
         console.log(f"{name} exists, and has the machines of the job")
-    else:
-        if not is_confirmed:
-            _confirm(f"start these machines as {name}?")
-        operation = resources.create(name, body)
+    elif not is_confirmed:
+        _confirm(f"start these machines as {name}?")
     try:
+        operation = {} if existing else resources.create(name, body)
         _wait(console, f"{name} is coming up", engine, lambda: resources.is_up(name, operation))
     except KeyboardInterrupt:
         console.log(
@@ -124,7 +125,7 @@ def list_machines(settings: Settings, locator: JobLocator, *, as_json: bool) -> 
     from distlaunch.text import Table
 
     engine, resources = _connect(locator.engine())
-    found = [_facts(each, engine.project, engine.region) for each in resources.list()]
+    found = [_facts(each, engine.project, engine.region) for each in resources.all()]
     if as_json:
         show_json(found)
     elif found:
@@ -192,12 +193,11 @@ def _facts(resource: Mapping[str, Any], project: str, region: str) -> dict[str, 
     """Return what is known of a persistent resource, as ``machines list --json`` has it."""
     from distlaunch import timestamps
     from distlaunch.job import machine_catalogue
-    from distlaunch.job.persistent_resource import read_pools
-    from distlaunch.job.vertex.view import JobRequest
+    from distlaunch.job.vertex.view import JobRequest, pools_of
     from distlaunch.price import estimate_cost, load_prices
 
-    name, pools = resource["name"].rpartition("/")[2], read_pools(resource)
-    request = JobRequest(name, project, region, tuple(pool.machines for pool in pools))
+    name, specs = resource["name"].rpartition("/")[2], resource["resourcePools"]
+    request = JobRequest(name, project, region, tuple(pools_of(specs)))
     prices = load_prices(request, Path.cwd())
     cost = estimate_cost(request, machine_catalogue.of_project(Path.cwd()), prices)
     started, now = resource.get("startTime"), timestamps.format(time.time())
@@ -205,12 +205,12 @@ def _facts(resource: Mapping[str, Any], project: str, region: str) -> dict[str, 
         "id": name,
         "state": resource.get("state"),
         "error": (resource.get("error") or {}).get("message"),
-        "machines": ", ".join(pool.machines.describe() for pool in pools),
-        "count": sum(pool.machines.replicas for pool in pools),
-        "in_use": sum(pool.used for pool in pools),
+        "machines": ", ".join(pool.describe() for pool in request.pools),
+        "count": sum(pool.replicas for pool in request.pools),
+        "in_use": sum(int(spec.get("usedReplicaCount", 0)) for spec in specs),
         "started": started,
         "seconds": timestamps.seconds_between(started, now) or 0.0,
-        "an_hour": None if cost.an_hour is None else float(cost.an_hour),
+        "an_hour": None if cost.an_hour is None else round(float(cost.an_hour), 6),
         "unknown": list(cost.unknown),  # the names that have no price
         "currency": cost.currency,
         "is_estimate": cost.is_estimate,

@@ -15,7 +15,6 @@ from distlaunch.emulator.http import Server
 from distlaunch.emulator.job_runner import JobRunner, read_faults
 from distlaunch.emulator.job_service import JobService, message_types
 from distlaunch.emulator.logs import LogStore
-from distlaunch.emulator.persistent_resources import PersistentResourceService
 from distlaunch.emulator.store import Store
 from distlaunch.errors import DistlaunchError, UsageError, os_reason
 
@@ -58,9 +57,8 @@ class Emulator:
             stack.callback(runner.close)
             buckets = BucketService(self.storage, self.region)
             stack.callback(buckets.close)
-            machines = PersistentResourceService(store, runner)
-            jobs = JobService(store, logs, runner, machines.check_job)
-            server.start(self.routes(jobs, machines, logs, buckets))
+            jobs = JobService(store, logs, runner)
+            server.start(self.routes(jobs, logs, buckets))
             threading.Thread(target=message_types, daemon=True).start()
             self._stack = stack.pop_all()
         return self
@@ -68,9 +66,7 @@ class Emulator:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def routes(
-        self, *services: JobService | PersistentResourceService | LogStore | BucketService
-    ) -> list[Route]:
+    def routes(self, *services: JobService | LogStore | BucketService) -> list[Route]:
         """Return the API methods of the services; tests have some of their calls fail."""
         return [route for service in services for route in service.routes()]
 

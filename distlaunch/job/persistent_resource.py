@@ -7,67 +7,60 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from distlaunch.job.vertex.view import PoolRequest, pools_of
+from distlaunch.job.vertex.view import pools_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
+    from distlaunch.job.vertex.view import PoolRequest
+
+COLLECTION = "persistentResources"
 _OF_BOTH = ("network", "reservedIpRanges", "pscInterfaceConfig")  # a CustomJobSpec has them, too
 
 
-@dataclass(frozen=True, slots=True)
-class MachinePool:
-    """Equal machines of a persistent resource; `most` is more than are up where they scale."""
+class Shortage(NamedTuple):
+    """Machines of which a job needs more than are free."""
 
-    machines: PoolRequest
-    most: int
-    used: int
-
-    def fits(self, pool: PoolRequest) -> bool:
-        """Whether a job's pool is of such machines; a disk that one leaves open is any."""
-        own = self.machines
-        disks = ((own.disk_type, pool.disk_type), (own.disk_gb, pool.disk_gb))
-        return _kind(own) == _kind(pool) and all(
-            None in (mine, other) or mine == other for mine, other in disks
-        )
+    needed: int
+    free: int
+    most: int  # if all were free, and as far as they scale
+    machine: str  # in words, of one
 
 
-def read_pools(resource: Mapping[str, Any]) -> list[MachinePool]:
-    """Return the pools of a persistent resource."""
-    return [
-        MachinePool(
-            machines,
-            max(
-                machines.replicas,
-                int((spec.get("autoscalingSpec") or {}).get("maxReplicaCount", 0)),
-            ),
-            int(spec.get("usedReplicaCount", 0)),
-        )
-        for spec in resource.get("resourcePools") or []
-        for machines in pools_of([spec])
-    ]
-
-
-def place(
-    pools: Iterable[PoolRequest], machine_pools: Sequence[MachinePool], at_once: int = 1
-) -> tuple[Counter[int], list[PoolRequest]]:
-    """Return how many machines of each pool a job needs, and its pools that fit none."""
-    needed: Counter[int] = Counter()
-    homeless = []
+def shortages(
+    resource: Mapping[str, Any], pools: Iterable[PoolRequest], at_once: int = 1
+) -> list[Shortage]:
+    """Return what a job, or so many trials at once, need and a persistent resource has not free."""
+    needed: Counter[PoolRequest] = Counter()
     for pool in pools:
-        fitting = [index for index, each in enumerate(machine_pools) if each.fits(pool)]
-        if fitting:
-            needed[fitting[0]] += pool.replicas * at_once
-        else:
-            homeless.append(pool)
-    return needed, homeless
+        machine = replace(pool, role="", replicas=1, image=None, module=None, variables=0)
+        needed[machine] += pool.replicas * at_once
+    short = []
+    for machine, count in needed.items():
+        fitting = [each for each in resource.get("resourcePools") or [] if fits(each, machine)]
+        most = sum(map(_most, fitting))
+        free = most - sum(int(each.get("usedReplicaCount", 0)) for each in fitting)
+        if count > free:
+            short.append(Shortage(count, free, most, machine.describe().removeprefix("1 x ")))
+    return short
+
+
+def fits(resource_pool: Mapping[str, Any], pool: PoolRequest) -> bool:
+    """Whether a job's pool is of such machines; a disk that is left open is any."""
+    own = pools_of([{**resource_pool, "replicaCount": 1}])[0]
+    disks = ((own.disk_type, pool.disk_type), (own.disk_gb, pool.disk_gb))
+    kinds = [
+        (each.machine, each.accelerator, each.accelerator_count, each.topology)
+        for each in (own, pool)
+    ]
+    return kinds[0] == kinds[1] and all(None in pair or pair[0] == pair[1] for pair in disks)
 
 
 def build_body(name: str, job: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the persistent resource that a job, with its CustomJobSpec, needs to run on."""
+    """Return the persistent resource that a job with a CustomJobSpec needs to run on."""
     pools: dict[str, dict[str, Any]] = {}
     for worker_pool in filter(None, spec["workerPoolSpecs"]):
         kind = {key: worker_pool[key] for key in ("machineSpec", "diskSpec") if key in worker_pool}
@@ -84,5 +77,6 @@ def build_body(name: str, job: Mapping[str, Any], spec: Mapping[str, Any]) -> di
     return body | {"labels": {"created-by": "distlaunch"}}
 
 
-def _kind(pool: PoolRequest) -> tuple[object, ...]:
-    return pool.machine, pool.accelerator, pool.accelerator_count, pool.topology
+def _most(resource_pool: Mapping[str, Any]) -> int:
+    scaled = (resource_pool.get("autoscalingSpec") or {}).get("maxReplicaCount", 0)
+    return max(int(resource_pool.get("replicaCount", 1)), int(scaled))

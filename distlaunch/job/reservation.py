@@ -6,7 +6,7 @@ https://docs.cloud.google.com/vertex-ai/docs/training/use-reservations
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,24 +21,10 @@ SHORT_NAME = rf"{_ZONE}/{_NAME}"
 FULL_NAME = rf"projects/[^/\s]+/zones/{_ZONE}/reservations/{_NAME}"
 
 
-class ReservationName(NamedTuple):
-    """The parts of a reservation's full name."""
-
-    project: str
-    zone: str
-    name: str
-
-    @property
-    def region(self) -> str:
-        """The region of its zone."""
-        return self.zone.rpartition("-")[0]
-
-
-def parse(full_name: str) -> ReservationName | None:
-    """Return the parts of a full name, None if it is not one."""
-    if not re.fullmatch(FULL_NAME, full_name, re.ASCII):
-        return None
-    return ReservationName(*full_name.split("/")[1::2])
+def region_of(full_name: str) -> str | None:
+    """Return the region of a reservation's zone, None if it has no full name."""
+    is_full = re.fullmatch(FULL_NAME, full_name, re.ASCII)
+    return full_name.split("/")[3].rpartition("-")[0] if is_full else None
 
 
 def of_machine(spec: Mapping[str, Any]) -> str | None:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from distlaunch.engines.vertex.jobs import ACTIVE, COLLECTIONS, Jobs
 from distlaunch.errors import GoogleError
+from distlaunch.job.persistent_resource import COLLECTION
 from distlaunch.job.vertex.fields import job_spec
 
 if TYPE_CHECKING:
@@ -18,45 +19,36 @@ if TYPE_CHECKING:
 
     from distlaunch.engines.vertex.engine import VertexEngine
 
-COLLECTION = "persistentResources"
-
 
 class PersistentResources:
     """Creates, lists and deletes them; GoogleError is raised if Google refuses a call."""
 
     def __init__(self, engine: VertexEngine) -> None:
-        self._session = engine.session
-        self._region = engine.region
+        self._session, self._region = engine.session, engine.region
         self._jobs = Jobs(engine.session, engine.project, engine.region)
-        self._parent = f"projects/{quote(engine.project, safe='')}/locations/{engine.region}"
+        project = quote(engine.project, safe="")
+        self._path = f"projects/{project}/locations/{engine.region}/{COLLECTION}"
 
     def get(self, name: str) -> dict[str, Any] | None:
         """Return one by its id, None if there is none."""
         try:
-            return self._call("GET", f"{self._parent}/{COLLECTION}/{name}")
+            return self._call("GET", f"{self._path}/{quote(name, safe='')}")
         except GoogleError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
             return None
 
-    def list(self) -> Iterator[dict[str, Any]]:
-        """Yield all, page by page."""
-        params: dict[str, str] = {}
-        while True:
-            page = self._call("GET", f"{self._parent}/{COLLECTION}", params=params)
-            yield from page.get(COLLECTION) or []
-            if not page.get("nextPageToken"):
-                return
-            params["pageToken"] = page["nextPageToken"]
+    def all(self) -> Iterator[dict[str, Any]]:
+        """Yield all."""
+        return self._jobs.list(COLLECTION)
 
     def create(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Start to create one, and return the operation.
 
         It is empty if an earlier call, whose response was lost, created one of this id.
         """
-        params = {"persistentResourceId": name}
         try:
-            return self._call("POST", f"{self._parent}/{COLLECTION}", params=params, body=body)
+            return self._call("POST", self._path, params={"persistentResourceId": name}, body=body)
         except GoogleError as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise
@@ -64,7 +56,7 @@ class PersistentResources:
 
     def delete(self, name: str) -> dict[str, Any]:
         """Start to delete one, and return the operation; its jobs are cancelled."""
-        return self._call("DELETE", f"{self._parent}/{COLLECTION}/{name}")
+        return self._call("DELETE", f"{self._path}/{quote(name, safe='')}")
 
     def is_up(self, name: str, operation: Mapping[str, Any]) -> bool:
         """Whether one that is being created is up; GoogleError is raised if it will not be."""
@@ -82,15 +74,13 @@ class PersistentResources:
         if not operation.get("done"):
             operation = self._call("GET", quote(operation["name"]))
         if error := operation.get("error"):
-            raise GoogleError(f"Google could not do it: {error.get('message', '')}")
+            raise GoogleError(f"Vertex AI could not do it: {error.get('message', '')}")
         return bool(operation.get("done"))
 
-    def active_jobs(self, name: str) -> Iterator[dict[str, Any]]:
-        """Yield the jobs that run on one or wait for it."""
-        for collection in COLLECTIONS:
-            for job in self._jobs.list(collection, ACTIVE):
-                if job_spec(job).get("persistentResourceId") == name:
-                    yield job
+    def active_jobs(self, name: str) -> list[dict[str, Any]]:
+        """Return the jobs that run on one or wait for it."""
+        jobs = (job for collection in COLLECTIONS for job in self._jobs.list(collection, ACTIVE))
+        return [job for job in jobs if job_spec(job).get("persistentResourceId") == name]
 
     def _call(self, method: str, path: str, **options: Any) -> dict[str, Any]:
         return self._session.call(method, "aiplatform", path, region=self._region, **options)
