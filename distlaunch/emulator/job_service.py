@@ -47,7 +47,7 @@ class JobService:
 
     def routes(self) -> Iterator[Route]:
         """Yield the API's methods."""
-        for version in ("v1", "v1beta1"):
+        for version in ("v1", "v1beta1", "ui"):  # the last one of Google's SDK for operations
             jobs = (
                 f"/{version}/projects/<project>/locations/<location>"
                 f"/<any(customJobs, hyperparameterTuningJobs, {MACHINES}):collection>"
