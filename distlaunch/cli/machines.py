@@ -42,7 +42,7 @@ def command() -> None:
     """  # noqa: D301 - click wants the character that this is an escape for
 
 
-@command.command("up")
+@command.command("up", short_help="Start the machines that the job needs.")
 @click.argument("name", metavar="[ID]", required=False)
 @options.project
 @options.region
@@ -114,7 +114,7 @@ def up(
     return 0
 
 
-@command.command("list")
+@command.command("list", short_help="List them, with what they cost.")
 @options.with_locator
 @options.as_json
 def list_machines(settings: Settings, locator: JobLocator, *, as_json: bool) -> None:
@@ -143,7 +143,7 @@ def list_machines(settings: Settings, locator: JobLocator, *, as_json: bool) -> 
         settings.console().log(f"no persistent resources in {engine.location}")
 
 
-@command.command("down")
+@command.command("down", short_help="Remove them.")
 @click.argument("name", metavar="ID")
 @options.with_locator
 @click.option("--force", is_flag=True, help="Even if jobs run there; they are cancelled.")

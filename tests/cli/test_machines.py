@@ -109,6 +109,20 @@ def test_machines_are_started_listed_used_and_removed(run, cloud, at):
     assert "error: no persistent resource warm in project" in gone.err
 
 
+def test_a_job_on_reserved_machines_is_listed_with_them(run, cloud, at):
+    name = "projects/p/zones/us-central1-a/reservations/cpus"
+    affinity = {"reservationAffinityType": "SPECIFIC_RESERVATION", "values": [name]}
+    machine = {"machineType": "n1-standard-4", "reservationAffinity": affinity}
+    container = {"imageUri": "a/b:1", "command": ["python", "-c", ""]}
+    pool = {"machineSpec": machine, "containerSpec": container, "replicaCount": 1}
+    submit(cloud, at, workerPoolSpecs=[pool], persistentResourceId="")
+    assert run("list", *at).out.splitlines()[1].endswith(f"  reservation {name}")
+    shown = run("status", "digits-1", *at).out
+    assert f"\nmachines of  reservation {name}\n" in shown
+    [job] = json.loads(run("list", "--json", *at).out)
+    assert (job["reservations"], job["persistent_resource"]) == ([name], None)
+
+
 def test_a_dry_run_and_a_missing_terminal_start_nothing(run, at):
     done = run("machines", "up", "warm", "--dry-run", *at)
     assert json.loads(done.out) == BODY
@@ -157,6 +171,7 @@ def test_a_lost_response_does_not_start_machines_twice(run, tmp_path):
     [
         ({"done": True, "error": {"message": "No A100."}}, {}, "could not do it: No A100."),
         ({}, {"state": "ERROR", "error": {"message": "Broken."}}, "warm is ERROR: Broken."),
+        ({"done": True}, MISSING, "warm is gone"),  # someone removed it
     ],
 )
 @pytest.mark.usefixtures("at")

@@ -60,11 +60,10 @@ class PersistentResources:
 
     def is_up(self, name: str, operation: Mapping[str, Any]) -> bool:
         """Whether one that is being created is up; GoogleError is raised if it will not be."""
-        if operation:
-            self.is_done(operation)
-        resource = self.get(name) or {}
+        is_created = not operation or self.is_done(operation)
+        resource = self.get(name) or {"state": "gone" if is_created else "PROVISIONING"}
         state, error = resource.get("state"), resource.get("error") or {}
-        if state in ("ERROR", "STOPPING"):
+        if state in ("ERROR", "STOPPING", "gone"):
             remedy = f"'distlaunch machines down {name}' removes it"
             raise GoogleError(f"{name} is {state}: {error.get('message', '')}", remedy=remedy)
         return state == "RUNNING"
@@ -74,7 +73,8 @@ class PersistentResources:
         if not operation.get("done"):
             operation = self._call("GET", quote(operation["name"]))
         if error := operation.get("error"):
-            raise GoogleError(f"Vertex AI could not do it: {error.get('message', '')}")
+            remedy = "'distlaunch machines list' shows what is left"
+            raise GoogleError(f"Vertex AI could not do it: {error.get('message')}", remedy=remedy)
         return bool(operation.get("done"))
 
     def active_jobs(self, name: str) -> list[dict[str, Any]]:
