@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING
 
 from distlaunch import price
 from distlaunch.background import BackgroundTask
-from distlaunch.checks import (
-    capacity,
-    data,
-    limits,
-    machines,
-    required_fields,
-    source_location,
-    trainer,
-)
+from distlaunch.checks import data, limits, machines, required_fields, source_location, trainer
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project import (
     dockerfile,
@@ -97,7 +89,6 @@ def run_checks(
     for region in dict.fromkeys((request.region, *launch.next_regions)):
         problems += machines.problems(replace(request, region=region), catalogue, today)
     problems += limits.problems(request, catalogue, launch.next_regions)
-    problems += capacity.problems(request, launch.next_regions)
     problems += gpus.problems(launch, request, catalogue, runtime, today)
     problems += gpus.unequal(request, is_bundled=bundled is not None)
     problems += image.problems

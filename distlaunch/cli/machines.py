@@ -196,7 +196,7 @@ def _facts(resource: Mapping[str, Any], project: str, region: str) -> dict[str, 
     from distlaunch.job.vertex.view import JobRequest, pools_of
     from distlaunch.price import estimate_cost, load_prices
 
-    name, specs = resource["name"].rpartition("/")[2], resource["resourcePools"]
+    name, specs = resource["name"].rpartition("/")[2], resource.get("resourcePools") or []
     request = JobRequest(name, project, region, tuple(pools_of(specs)))
     prices = load_prices(request, Path.cwd())
     cost = estimate_cost(request, machine_catalogue.of_project(Path.cwd()), prices)

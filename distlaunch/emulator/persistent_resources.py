@@ -38,9 +38,9 @@ def with_use(store: Store, resource: dict[str, Any]) -> dict[str, Any]:
     """Return a persistent resource with how many of its machines are in use."""
     for job in jobs_on(store, resource):
         for pool in pools_of(job_spec(job)["workerPoolSpecs"]):
-            own = next(each for each in resource["resourcePools"] if fits(each, pool))
             count = pool.replicas * int(job.get("parallelTrialCount", 1))
-            own["usedReplicaCount"] = str(int(own.get("usedReplicaCount", 0)) + count)
+            for own in [each for each in resource["resourcePools"] if fits(each, pool)][:1]:
+                own["usedReplicaCount"] = str(int(own.get("usedReplicaCount", 0)) + count)
     return resource
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 
@@ -131,6 +132,16 @@ def test_a_dry_run_and_a_missing_terminal_start_nothing(run, at):
     refused = run("machines", "up", *at)
     assert (refused.code, "pass --yes to start them" in refused.err) == (2, True)
     assert listed(run, at) == []
+
+
+@pytest.mark.parametrize(("answer", "code"), [("n", 130), ("y", 0)])
+def test_on_a_terminal_the_start_is_confirmed(run, at, monkeypatch, answer, code):
+    terminal = io.StringIO(f"{answer}\n")
+    terminal.isatty = lambda: True
+    monkeypatch.setattr("sys.stdin", terminal)
+    done = run("machines", "up", "warm", *at)
+    assert (done.code, "start these machines as warm? [y/N]: " in done.err) == (code, True)
+    assert [each["id"] for each in listed(run, at)] == ([] if code else ["warm"])
 
 
 @pytest.mark.parametrize(
