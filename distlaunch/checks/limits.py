@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.checks import capacity
 from distlaunch.checks.problem import error, warning
 from distlaunch.job.vertex.fields import DEFAULT_TIMEOUT
 from distlaunch.text import join_names
@@ -86,6 +87,7 @@ def problems(
     yield from _scheduling_problems(request)
     yield from _resource_problems(request, next_regions)
     yield from _tracking_problems(request)
+    yield from capacity.problems(request)
     if request.search is not None:
         yield from _tuning_problems(request.search)
 

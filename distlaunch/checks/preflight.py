@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from distlaunch import price
 from distlaunch.background import BackgroundTask
 from distlaunch.checks import (
+    capacity,
     cost_limit,
     data,
     limits,
@@ -103,6 +104,7 @@ def run_checks(
             *gpus.unequal(choice.request, is_bundled=bundled is not None),
         ]
         problems += (replace(each, where=choice.where(each.where)) for each in found)
+    problems += capacity.move_problems(request, [choice.request for choice in choices[1:]])
     problems += _left_out(launch)
     problems += cost_limit.problems(launch, choices)
     problems += image.problems

@@ -55,7 +55,7 @@ print(json.dumps({"python": sys.version_info[:2], "modules": [*names], "versions
 _OF_ONE_MACHINE = {"btrfs", "ext3", "ext4", "overlay", "tmpfs", "xfs"}  # types of file systems
 _CLOUD_SETTINGS = (
     *("project", "region", "bucket", "service_account", "network", "tensorboard", "experiment"),
-    *("experiment_run", "reduction_server", "vertex"),
+    *("experiment_run", "reservation", "persistent_resource", "reduction_server", "vertex"),
 )
 
 

@@ -42,6 +42,8 @@ _FIELDS = {
     "tensorboard": ("{spec}tensorboard", None),
     "experiment": ("{spec}experiment", None),
     "experiment_run": ("{spec}experimentRun", None),
+    "reservation": ("{spec}workerPoolSpecs", None),
+    "persistent_resource": ("{spec}persistentResourceId", None),
     "reduction_server": ("{spec}workerPoolSpecs.2", None),
     "tuning": ("studySpec", "{spec}hyperparameters"),
     "tuning.parameters": (None, "{spec}hyperparameters.params"),

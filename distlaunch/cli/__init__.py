@@ -48,6 +48,7 @@ COMMANDS = {
     "prune": ("runs:prune", "Remove old local runs."),
     "cancel": ("jobs:cancel", "Cancel a job."),
     "resubmit": ("jobs:resubmit", "Submit a job again."),
+    "machines": ("machines:command", "Keep machines up between jobs: warm starts."),
     "render": ("render:command", "Write Dockerfile, .dockerignore and config.yaml."),
     "build": ("build:command", "Build and push the job's image."),
     "emulator": ("emulator:command", "Run a local Vertex AI job service."),

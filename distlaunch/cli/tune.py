@@ -312,7 +312,7 @@ def _price_of_trial(report: Report) -> TrialPrice | None:
     from distlaunch.tune.search_view import TrialPrice
 
     cost = report.cost
-    if cost is None or cost.an_hour is None:
+    if cost is None or not cost.an_hour:
         return None
     return TrialPrice(cost.an_hour / cost.trials_at_once, cost.currency, cost.is_estimate)
 

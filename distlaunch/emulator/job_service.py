@@ -1,18 +1,21 @@
-"""Vertex AI's job service: custom jobs and hyperparameter tuning jobs.
+"""Vertex AI's job service: custom jobs, tuning jobs, and persistent resources that they run on.
 
 https://cloud.google.com/vertex-ai/docs/reference/rest/v1/projects.locations.customJobs
 """
 
 from __future__ import annotations
 
+import threading
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.emulator import persistent_resources
 from distlaunch.emulator.filters import parse_filter, select_page
 from distlaunch.emulator.http import ApiError, Route, read_json
 from distlaunch.emulator.store import ENDED
 from distlaunch.job import machine_catalogue
+from distlaunch.job.persistent_resource import COLLECTION as MACHINES
 from distlaunch.job.vertex.fields import DEFAULT_TIMEOUT
 
 if TYPE_CHECKING:
@@ -44,28 +47,56 @@ class JobService:
 
     def routes(self) -> Iterator[Route]:
         """Yield the API's methods."""
-        for version in ("v1", "v1beta1"):
+        for version in ("v1", "v1beta1", "ui"):  # the last one of Google's SDK for operations
             jobs = (
                 f"/{version}/projects/<project>/locations/<location>"
-                "/<any(customJobs, hyperparameterTuningJobs):collection>"
+                f"/<any(customJobs, hyperparameterTuningJobs, {MACHINES}):collection>"
             )
             yield Route("POST", jobs, self._create)
             yield Route("GET", jobs, self._list)
             yield Route("GET", f"{jobs}/<job_id>", self._get)
             yield Route("DELETE", f"{jobs}/<job_id>", self._delete)
             yield Route("POST", f"{jobs}/<job_id>:cancel", self._cancel)
+            yield Route("GET", f"{jobs}/<job_id>/operations/1", self._operation)
 
     def _create(self, request: Request, **path: str) -> dict[str, Any]:
         parent = _parent(**path)
-        job = self._store.create(parent, read_job(path["collection"], read_json(request)))
+        new = read_job(path["collection"], read_json(request))
+        if path["collection"] == MACHINES:
+            return self._create_machines(request, parent, new)
+        persistent_resources.check_job(self._store, parent, new)
+        job = self._store.create(parent, new)
         self._logs.add_job(job["name"].rpartition("/")[2], path["project"])
         self._runner.start(job["name"])
         return job
 
+    def _create_machines(
+        self, request: Request, parent: str, new: dict[str, Any]
+    ) -> dict[str, Any]:
+        names = ("persistentResourceId", "persistent_resource_id")
+        resource_id = next(filter(None, map(request.args.get, names)), "")
+        _require(resource_id, "persistent_resource_id", "An id is required.")
+        name, store = f"{parent}/{resource_id}", self._store
+        try:
+            resource = store.create(parent, new, resource_id, "PROVISIONING")
+        except KeyError:
+            raise ApiError(409, f"The PersistentResource {name} already exists.") from None
+
+        def start() -> None:
+            store.update(name, state="RUNNING", startTime=store.now())
+
+        timer = threading.Timer(self._runner.timings.states, start)
+        timer.daemon = True
+        timer.start()
+        return persistent_resources.creation(resource)
+
+    def _operation(self, request: Request, **path: str) -> dict[str, Any]:
+        return persistent_resources.creation(self._get(request, **path))
+
     def _list(self, request: Request, **path: str) -> dict[str, Any]:
         is_listed = parse_filter(request.args.get("filter", ""), _FIELDS)
         page, rest = select_page(
-            [job for job in self._store.list(_parent(**path)) if is_listed(job)],
+            [self._view(job) for job in self._store.list(_parent(**path)) if is_listed(job)],
             "createTime",
             size=request.args.get("pageSize", 0, int),
             token=request.args.get("pageToken", ""),
@@ -76,9 +107,14 @@ class JobService:
     def _get(self, _: Request, *, job_id: str, **path: str) -> dict[str, Any]:
         name = f"{_parent(**path)}/{job_id}"
         try:
-            return self._store.get(name)
+            return self._view(self._store.get(name))
         except KeyError:
-            raise ApiError(404, f'The job "{name}" does not exist.') from None
+            raise ApiError(404, f'The resource "{name}" does not exist.') from None
+
+    def _view(self, resource: dict[str, Any]) -> dict[str, Any]:
+        if "resourcePools" not in resource:
+            return resource
+        return persistent_resources.with_use(self._store, resource)
 
     def _cancel(self, request: Request, **path: str) -> dict[str, Any]:
         job = self._get(request, **path)
@@ -89,7 +125,10 @@ class JobService:
 
     def _delete(self, request: Request, **path: str) -> dict[str, Any]:
         job = self._get(request, **path)
-        if job["state"] not in ENDED:
+        if path["collection"] == MACHINES:
+            for each in persistent_resources.jobs_on(self._store, job):
+                self._runner.cancel(each["name"])
+        elif job["state"] not in ENDED:
             raise _wrong_state(job, "cannot be deleted; cancel it first")
         self._store.delete(job["name"])
         operation = job["name"].replace(path["collection"], "operations")
@@ -116,6 +155,7 @@ def message_types() -> dict[str, Any]:
     return {
         "customJobs": types.CustomJob.pb(),
         "hyperparameterTuningJobs": types.HyperparameterTuningJob.pb(),
+        MACHINES: types.PersistentResource.pb(),
     }
 
 
@@ -132,11 +172,18 @@ def read_job(collection: str, data: dict[str, Any]) -> dict[str, Any]:
         json_format.ParseDict(data, message)
     except (json_format.ParseError, TypeError, ValueError) as problem:
         raise ApiError(400, f"Invalid JSON payload received. {problem}") from None
-    _require(message.display_name, "display_name", "Display name is required.")
+    if collection == MACHINES:
+        _require(message.resource_pools, "resource_pools", "A resource pool is required.")
+        for number, pool in enumerate(message.resource_pools):
+            path = f"resource_pools[{number}]"
+            _require(pool.replica_count > 0, f"{path}.replica_count", "It must be above 0.")
+            _check_machine(pool.machine_spec, f"{path}.machine_spec")
+    else:
+        _require(message.display_name, "display_name", "Display name is required.")
     if collection == "hyperparameterTuningJobs":
         _check_study(message)
         _check_spec(message.trial_job_spec, "trial_job_spec")
-    else:
+    elif collection == "customJobs":
         _check_spec(message.job_spec, "job_spec")
     job: dict[str, Any] = json_format.MessageToDict(message)
     return {name: value for name, value in job.items() if name not in _OUTPUT_ONLY}

@@ -1,4 +1,4 @@
-"""The jobs that were created in the emulator."""
+"""The jobs and persistent resources that were created in the emulator."""
 
 from __future__ import annotations
 
@@ -43,16 +43,21 @@ class Store:
         self._lock = threading.Lock()
         self._jobs: dict[str, dict[str, Any]] = {}
 
-    def create(self, parent: str, job: Mapping[str, Any]) -> dict[str, Any]:
-        """Add a job with a name, a time and the state JOB_STATE_QUEUED, and return it.
+    def create(
+        self, parent: str, job: Mapping[str, Any], own_id: str = "", state: str = "JOB_STATE_QUEUED"
+    ) -> dict[str, Any]:
+        """Add a job with a name, a time and a state, and return it.
 
-        The parent is ``projects/PROJECT/locations/REGION/COLLECTION``.
+        The parent is ``projects/PROJECT/locations/REGION/COLLECTION``. The id is a new number by
+        default; KeyError is raised for one that exists.
         """
         with self._lock:
-            job_id = random.randrange(10**18, 9 * 10**18)  # noqa: S311 - not a secret
+            job_id = own_id or random.randrange(10**18, 9 * 10**18)  # noqa: S311 - not a secret
             name, now = f"{_with_number(parent)}/{job_id}", self.now()
+            if name in self._jobs:
+                raise KeyError(name)
             times = {"createTime": now, "updateTime": now}
-            self._jobs[name] = {"name": name, **job, "state": "JOB_STATE_QUEUED", **times}
+            self._jobs[name] = {"name": name, **job, "state": state, **times}
             return copy.deepcopy(self._jobs[name])
 
     def get(self, name: str) -> dict[str, Any]:

@@ -27,6 +27,7 @@ DEFAULT_REQUIREMENTS = "requirements.txt"
 LONGEST_NAME = 63  # characters in a label's value
 DEFAULT_MODULE = "trainer.task"
 FIT_MODULE = "distlaunch_trainer.fit"  # runs a script that calls Keras's fit()
+PERSISTENT_RESOURCE_ID = r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?"  # of Google's reference
 JOB_NAME = r"[a-z][a-z0-9_-]{0,62}"
 _TASK_NAME = re.compile(r"(worker|ps|evaluator):(0|[1-9][0-9]*)", re.ASCII)
 
@@ -355,6 +356,8 @@ class Job:
     tensorboard: str | None = None
     experiment: str | None = None  # its name, or its resource name
     experiment_run: str | None = None
+    reservation: str | None = None  # any, ZONE/NAME or its resource name
+    persistent_resource: str | None = None  # the id of the machines that it runs on
     reduction_server: ReductionServer | None = None
     tuning: Tuning | None = None
     vertex: Mapping[str, Any] = field(default_factory=dict)
@@ -383,7 +386,9 @@ class Job:
         pairs = [(region, cluster) for region in regions for cluster in clusters]
         if scheduling.on_stockout == "next-region":
             pairs = [(region, cluster) for cluster in clusters for region in regions]
-        return tuple(replace(self, region=region, cluster=cluster) for region, cluster in pairs)
+        others = replace(self, reservation=None)  # which is of the first machines
+        moved = (replace(others, region=region, cluster=cluster) for region, cluster in pairs[1:])
+        return (self, *moved)
 
     @property
     def has_gpus(self) -> bool:

@@ -43,12 +43,14 @@ from distlaunch.job.value_types import (
     NonNegativeInt,
     Number,
     Parsed,
+    PersistentResourceId,
     PositiveInt,
     PositiveNumber,
     ProjectId,
     RegionName,
     RelativePath,
     Repository,
+    Reservation,
     SbatchOption,
     ScriptPath,
     SharedPath,
@@ -326,6 +328,8 @@ class JobSection(Section):
     tensorboard: NonEmptyLine | None = None
     experiment: NonEmptyLine | None = None
     experiment_run: NonEmptyLine | None = None
+    reservation: Reservation | None = None
+    persistent_resource: PersistentResourceId | None = None
     reduction_server: ReductionServerSection | None = None
     tuning: TuningSection | None = None
     engine: Annotated[str, one_of("vertex", "slurm")] = "vertex"

@@ -14,7 +14,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError, core_schema
 
 from distlaunch.errors import did_you_mean
-from distlaunch.job.model import JOB_NAME
+from distlaunch.job import reservation
+from distlaunch.job.model import JOB_NAME, PERSISTENT_RESOURCE_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -131,6 +132,18 @@ ProjectId = Annotated[
         "a project id such as my-project-1234",
         r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[0-9]{6,}",
     ),
+]
+Reservation = Annotated[
+    str,
+    text(
+        "any, ZONE/NAME or projects/P/zones/ZONE/reservations/NAME, as 'gcloud compute "
+        "reservations list' has them",
+        rf"{reservation.ANY}|{reservation.SHORT_NAME}|{reservation.FULL_NAME}",
+    ),
+]
+PersistentResourceId = Annotated[
+    str,
+    text("at most 63 of a-z, 0-9 and -, a letter first, such as warm", PERSISTENT_RESOURCE_ID),
 ]
 RegionName = Annotated[str, text("a region such as us-central1", r"[a-z]+(-[a-z]+)+[0-9]+")]
 Bucket = Annotated[

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from distlaunch import timestamps
 from distlaunch.job import machine_catalogue
 from distlaunch.job.model import Machine
+from distlaunch.job.reservation import ANY
 from distlaunch.job.vertex.view import machine_of
 from distlaunch.price.book import FILE_NAME, load_prices
 from distlaunch.text import Table, duration
@@ -76,7 +77,9 @@ class Cost:
     sources: tuple[str, ...]
     date: dt.date | None  # of the list prices, None without them
     is_estimate: bool  # from the bundled list prices
+    notes: tuple[str, ...] = ()  # what else is billed, and when
     not_included: tuple[str, ...] = _NOT_INCLUDED
+    persistent_resource: str | None = None  # on whose machines it runs, billed without the job
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -93,6 +96,8 @@ class Cost:
     def lines(self) -> list[str]:
         """Return it for a person, in two to four lines."""
         lines: list[str] = []
+        if self.persistent_resource:
+            return list(self.notes)
         if amounts := self._amounts():
             an_hour, in_all = amounts
             until = f"up to its timeout of {duration(self.timeout)}"
@@ -112,7 +117,7 @@ class Cost:
                 f"unknown{names}: {self.why}",
                 f"add prices per hour to {FILE_NAME}: '{keys}'",
             )
-        return lines
+        return [*lines, *self.notes]
 
     def _amounts(self) -> tuple[str, str] | None:
         """Return the known price of an hour and up to the timeout in words, None without any."""
@@ -165,7 +170,7 @@ def estimate_cost(request: JobRequest, catalogue: Catalogue, prices: PriceBook) 
     unknown = _unique(name for pool in pools for name in pool.unknown)
     sources = _unique(name for pool in pools for name in pool.sources)
     is_estimate = any(pool.is_estimate for pool in pools)
-    return Cost(
+    cost = Cost(
         region=request.region,
         currency=prices.currency,
         an_hour=None if unknown else an_hour,
@@ -182,11 +187,43 @@ def estimate_cost(request: JobRequest, catalogue: Catalogue, prices: PriceBook) 
         sources=sources,
         date=prices.listed.date if prices.listed and is_estimate else None,
         is_estimate=is_estimate,
+        notes=tuple(map(_reservation_note, request.reservations)),
+    )
+    return _on_persistent_resource(cost, name) if (name := request.persistent_resource) else cost
+
+
+def _on_persistent_resource(cost: Cost, name: str) -> Cost:
+    """Return the price of a job on machines that are billed while they are up: nothing.
+
+    https://docs.cloud.google.com/vertex-ai/docs/training/persistent-resource-overview
+    """
+    bound = "at least " if cost.unknown else "about " if cost.is_estimate else ""
+    known = cost.known_an_hour
+    an_hour = "unknown" if known is None else f"{bound}{format_money(known, cost.currency)} an hour"
+    notes = (
+        f"none with the job: persistent resource {name} is billed while up, also without jobs",
+        f"those of its machines that the job uses: {an_hour} ('distlaunch machines list')",
+    )
+    return replace(
+        cost,
+        an_hour=Decimal(0),
+        up_to_timeout=Decimal(0),
+        known_an_hour=Decimal(0),
+        known_up_to_timeout=Decimal(0),
+        unknown=(),
+        why=None,
+        notes=notes,
+        persistent_resource=name,
     )
 
 
+def _reservation_note(name: str) -> str:
+    of = "a reservation" if name == ANY else f"reservation {name}"
+    return f"machines of {of} are billed without the job, too, but for Vertex AI's fee of 15 %"
+
+
 def cost_so_far(job: JobStatus, folder: Path) -> dict[str, Any] | None:
-    """Return the price of a job's time, None if a part is unknown.
+    """Return the price of a job's time, None if a part is unknown or not billed with the job.
 
     Parameters
     ----------
@@ -200,6 +237,8 @@ def cost_so_far(job: JobStatus, folder: Path) -> dict[str, Any] | None:
         The keys `amount`, `an_hour` (of a tuning job: of one trial), `currency`, `sources` and
         `is_estimate`.
     """
+    if job.request.persistent_resource:
+        return None
     catalogue = machine_catalogue.of_project(folder)
     prices = load_prices(job.request, folder)
     cost = estimate_cost(replace(job.request, trials=1), catalogue, prices)
@@ -280,7 +319,8 @@ def _option(
         else pool
         for pool in request.pools
     )
-    price = estimate_cost(replace(request, pools=pools), catalogue, prices).an_hour
+    alone = replace(request, pools=pools, persistent_resource=None)
+    price = estimate_cost(alone, catalogue, prices).an_hour
     kind = catalogue.machine(name)
     size = (kind.cpus, kind.memory_gb)
     return MachineOption(

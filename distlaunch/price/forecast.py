@@ -194,7 +194,8 @@ class Clusters:
         sources["start"] = f"assumed: {mid} min ({low}-{high})"
         pairs = zip(step, start, strict=True)
         hours = Range(*((steps * seconds + wait) / _HOUR for seconds, wait in pairs))
-        cost = None if target.is_local else self._cost(target.machine, count, has_servers)
+        is_free = target.is_local or bool(self._job and self._job.persistent_resource)
+        cost = None if is_free else self._cost(target.machine, count, has_servers)
         if cost and cost.an_hour is None:
             sources["money"] = f"unknown for {', '.join(cost.unknown)}: {cost.why}"
         elif cost:

@@ -46,9 +46,12 @@ def listing(runs: Sequence[RunView]) -> Table:
 
 def job_listing(jobs: Sequence[RunView]) -> Table:
     """Return a table of jobs, one per line."""
-    heads = ("JOB", "NAME", "STATE", "CREATED", "TOOK")
+    heads: tuple[str, ...] = ("JOB", "NAME", "STATE", "CREATED", "TOOK")
     name, took = heads.index("NAME"), heads.index("TOOK")
     rows = [heads, *map(_job_row, jobs)]
+    capacities = [_capacity(job) for job in jobs]
+    if any(capacities):
+        rows = [(*row, text) for row, text in zip(rows, ["MACHINES OF", *capacities], strict=True)]
     return Table(rows, flush_left=True, optional=(took,), folded=(name,))
 
 
@@ -63,7 +66,8 @@ def whole(view: RunView) -> list[str | Table]:
         *((state.lower(), clock_time(time)) for state, time in view.timeline),
         ("waited", "" if view.waited is None else duration(view.waited)),
         ("took", "" if view.seconds is None else duration(view.seconds)),
-        ("cost", _cost(view.cost, has_ended=view.ended is not None)),
+        ("machines of", _capacity(view)),
+        ("cost", _cost(view)),
         ("command", view.command),
         ("program", " ".join(" ".join(view.configuration.get("program", [])).split())),
         ("image", view.image or ""),
@@ -190,7 +194,17 @@ def _text(value: object) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
-def _cost(cost: Mapping[str, Any] | None, *, has_ended: bool) -> str:
+def _capacity(view: RunView) -> str:
+    """Return whose machines a job has, if they are not its own."""
+    if view.persistent_resource:
+        return f"persistent resource {view.persistent_resource}"
+    return ", ".join(f"reservation {name}" for name in view.reservations)
+
+
+def _cost(view: RunView) -> str:
+    cost, has_ended = view.cost, view.ended is not None
+    if view.persistent_resource:
+        return f"none: billed with persistent resource {view.persistent_resource}"
     if cost is None:
         return ""
     about = "about " if cost["is_estimate"] else ""

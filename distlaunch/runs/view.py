@@ -44,6 +44,8 @@ class RunView:
     seconds: float | None = None  # from start to end
     tasks: str = ""  # in words
     trials: Mapping[str, int] = field(default_factory=dict)  # of a tuning job, by their states
+    persistent_resource: str | None = None  # on whose machines a job runs
+    reservations: tuple[str, ...] = ()  # of a job's machines: full names, or any
     job_dir: str | None = None
     console: str | None = None  # the URL of its page
     tensorboard: str | None = None  # likewise
@@ -131,6 +133,8 @@ def view_status(job: JobStatus, engine: Engine) -> RunView:
         waited=job.wait_seconds(now),
         seconds=job.run_seconds(now),
         tasks=_tasks(job.request.pools),
+        persistent_resource=job.request.persistent_resource,
+        reservations=job.request.reservations,
         trials=dict(Counter(trial.state for trial in job.trials)),
         job_dir=job.job_dir,
         console=job.console,

@@ -75,6 +75,21 @@ def test_a_job_is_cancelled(sdk):
         time.sleep(0.1)
 
 
+def test_a_job_runs_on_a_persistent_resource_until_it_is_deleted(sdk):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from google.cloud.aiplatform import persistent_resource
+
+    machines = {"machine_spec": {"machine_type": "n1-standard-4"}, "replica_count": 1}
+    warm = persistent_resource.PersistentResource.create("warm", [machines])
+    assert warm.state.name == "RUNNING"
+    job = custom_job(sdk, "warm", "", persistent_resource_id="warm")
+    job.run()
+    assert job.state.name == "JOB_STATE_SUCCEEDED"
+    warm.delete()
+    assert persistent_resource.PersistentResource.list() == []
+
+
 def test_a_tuning_job_s_trials_are_run_and_measured(sdk):
     rates = sdk.hyperparameter_tuning.DiscreteParameterSpec(values=[0.25, 0.5], scale=None)
     job = sdk.HyperparameterTuningJob(

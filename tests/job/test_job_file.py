@@ -53,7 +53,7 @@ tuning:
     optimizer: {values: [sgd, adam]}
     rate: {type: double, values: [0.1, 1], scale: log}
 vertex:
-  trialJobSpec: {enable_web_access: yes, persistent_resource_id: 2026-11-21}
+  trialJobSpec: {enable_web_access: yes, protected_artifact_location_id: 2026-11-21}
 """
 
 
@@ -88,7 +88,9 @@ def test_everything_is_read(tmp_path):
         labels={"team": "vision", "run": "7"},
         service_account="trainer@my-project.iam.gserviceaccount.com",
         tuning=Tuning("val_accuracy", "maximize", parameters, 12, 3, "random"),
-        vertex={"trialJobSpec": {"enableWebAccess": True, "persistentResourceId": "2026-11-21"}},
+        vertex={
+            "trialJobSpec": {"enableWebAccess": True, "protectedArtifactLocationId": "2026-11-21"}
+        },
     )
 
 

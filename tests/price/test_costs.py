@@ -100,6 +100,28 @@ def test_a_cost_is_plain_data_too(job, cost):
     assert (alone["unknown"], alone["why"], len(alone["without"])) == ([], None, 4)
 
 
+def test_a_job_on_a_persistent_resource_costs_nothing_itself(job, cost):
+    result = cost(job("n1-standard-8", T4, 1, persistent_resource="warm"), OWN)
+    assert (result.an_hour, result.as_json()["persistent_resource"]) == (0, "warm")
+    assert result.lines() == [
+        "none with the job: persistent resource warm is billed while up, also without jobs",
+        "those of its machines that the job uses: 0.770 USD an hour ('distlaunch machines list')",
+    ]
+    unknown = cost(job("z9-standard-8", persistent_resource="warm")).lines()[1]
+    assert unknown.startswith("those of its machines that the job uses: unknown (")
+
+
+def test_a_reservation_is_billed_without_the_job_too(job, cost):
+    name = "projects/p/zones/us-central1-a/reservations/gpus"
+    pools = [PoolRequest("chief", 1, "n1-standard-8", T4, 1, reservation=name)]
+    result = cost(job(pools=pools), OWN)
+    assert result.an_hour == cost(job("n1-standard-8", T4, 1), OWN).an_hour
+    assert result.lines()[-1] == (
+        f"machines of reservation {name} are billed without the job, too, but for Vertex AI's fee "
+        "of 15 %"
+    )
+
+
 AMOUNTS = st.integers(1, 2**63)
 
 

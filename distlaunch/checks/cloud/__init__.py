@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from distlaunch.background import BackgroundTask
-from distlaunch.checks.cloud import quota
+from distlaunch.checks.cloud import capacity, quota
 from distlaunch.checks.cloud.context import (
     CloudContext,
     NotChecked,
@@ -103,6 +103,7 @@ def _checks(context: CloudContext) -> Iterator[Check]:
     if request.project and request.region:
         yield from quota.checks(context)
         yield from _later_quotas(context)
+    yield from capacity.checks(context)
     for image in named:
         yield str(image), partial(image_problems, context, image)
 

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from distlaunch.background import BackgroundTask
 from distlaunch.checks.cloud.context import CONSOLE, not_checked
 from distlaunch.checks.problem import error
-from distlaunch.engines.vertex.jobs import Jobs
+from distlaunch.engines.vertex.jobs import ACTIVE, Jobs
 from distlaunch.errors import DistlaunchError, GoogleError
 from distlaunch.job import vertex
 from distlaunch.job.machine_catalogue import chips, offered_as
@@ -38,13 +38,12 @@ PREFIX = "custom_model_training_"
 _SERVICE = "aiplatform.googleapis.com"
 _UNLIMITED = -1
 _PREEMPTIBLE = ("SPOT", "FLEX_START", "LOW_COST")  # the last is Google's former name of SPOT
-_ACTIVE = " OR ".join(f'state="JOB_STATE_{state}"' for state in ("QUEUED", "PENDING", "RUNNING"))
 
 
 def checks(context: CloudContext) -> Iterator[tuple[str, Callable[[], Iterator[Problem]]]]:
     """Yield the location and the check of each quota that the job needs."""
-    request, job = context.request, context.launch.job
-    if _uses_persistent_resource(job.vertex.get(request.spec) or {}):
+    request = context.request
+    if request.persistent_resource:  # whose machines count towards the quota already
         return
     used = BackgroundTask(lambda: _used(context))
     for metric, amount in sorted(
@@ -152,7 +151,7 @@ def _used(context: CloudContext) -> Counter[str]:
     jobs = [
         (job, job.get(spec) or {})
         for collection, spec in vertex.SPECS.items()
-        for job in in_region.list(collection, _ACTIVE)
+        for job in in_region.list(collection, ACTIVE)
     ]
     trials = {trial.get("customJob") for job, _ in jobs for trial in job.get("trials") or []}
     amounts: Counter[str] = Counter()

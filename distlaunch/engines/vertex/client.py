@@ -42,6 +42,7 @@ _PREFIXES = {
     "artifactregistry": "/v1/",
     "cloudbilling": "/v1/",
     "cloudresourcemanager": "/v3/",
+    "compute": "/compute/v1/",
     "iam": "/v1/",
     "logging": "/v2/",
     "serviceusage": "/v1/",

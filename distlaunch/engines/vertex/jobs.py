@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 COLLECTIONS: tuple[Collection, ...] = get_args(Collection)
 
+ACTIVE = " OR ".join(f'state="JOB_STATE_{state}"' for state in ("QUEUED", "PENDING", "RUNNING"))
+"""The filter of jobs that run or wait."""
+
 _PART = "[!-.0-~]+"  # printable ASCII without a slash
 _NAME = re.compile(
     rf"projects/(?P<project>{_PART})/locations/(?P<region>[a-z0-9-]+)/"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.job import reduction_server
+from distlaunch.job import reduction_server, reservation
 from distlaunch.job.model import Program
 from distlaunch.job.tf_config import EXPECTED_GPUS
 from distlaunch.job.vertex import fields
@@ -118,6 +118,8 @@ def _pools(job: Job, specs: list[dict[str, Any]], image: str | None) -> list[dic
     pairs = zip_longest(pools, specs)
     written = [_pool(job, pool, {} if spec is None else spec, image) for pool, spec in pairs]
     _set_reduction_server(job, written)
+    if job.reservation:
+        reservation.write(written, job.reservation, job.project)
     return written
 
 

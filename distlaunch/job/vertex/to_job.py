@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import did_you_mean
 from distlaunch.files import display_path
-from distlaunch.job import reduction_server, vertex
+from distlaunch.job import reduction_server, reservation, vertex
 from distlaunch.job.model import Cluster, Job, Scheduling
 from distlaunch.job.validation import describe_value, dotted_path
 from distlaunch.job.vertex import fields
@@ -60,6 +60,7 @@ _JOB_KEYS = {
     "imageUri": "image",
     "pythonPackageSpec": "image",
     "scheduling": "scheduling",
+    reservation.AFFINITY: "reservation",
     "baseOutputDirectory": "bucket",
     "studySpec": "tuning",
     "maxTrialCount": "tuning",
@@ -137,11 +138,14 @@ def job_fields(body: Mapping[str, Any], base: Job) -> dict[str, Any]:
     spec = fields.job_spec(body)
     pools = spec.get("workerPoolSpecs", [])
     has_third_pool = any(pools[reduction_server.POOL :][:1])
+    # The file's pools, each with a reservation of its own or none, win over one for all.
+    has_own = any(reservation.AFFINITY in pool.get("machineSpec", {}) for pool in pools)
     server = fields.reduction_server(pools) if has_third_pool else base.reduction_server
     return {
         "labels": {**base.labels, **body.get("labels", {})},
         "scheduling": _scheduling(spec.get("scheduling", {}), base.scheduling),
         "reduction_server": server,
+        "reservation": None if has_own else base.reservation,
         "tuning": read_tuning(body) if "studySpec" in body else base.tuning,
         **{name: spec[json] for name, json in fields.PLAIN_FIELDS.items() if spec.get(json)},
     }

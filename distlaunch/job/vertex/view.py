@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.job import reduction_server, vertex
+from distlaunch.job import reduction_server, reservation, vertex
 from distlaunch.job.model import POOL_ROLES, Machine
 from distlaunch.job.vertex import fields
 
@@ -37,6 +37,7 @@ class PoolRequest:
     disk_gb: int | None = None
     image: str | None = None  # None for the image that is built
     module: str | None = None  # of Google's pythonPackageSpec
+    reservation: str | None = None  # its full name, or any
     variables: int = 0  # the number of environment variables
 
     @property
@@ -100,6 +101,7 @@ class JobRequest:
     trials_at_once: int = 1
     search: Mapping[str, Any] | None = None
     encryption_key: str | None = None
+    persistent_resource: str | None = None
 
     @property
     def has_parameter_servers(self) -> bool:
@@ -110,6 +112,12 @@ class JobRequest:
     def machines(self) -> str:
         """Its machine types in words, each once."""
         return " and ".join(dict.fromkeys(pool.describe_machine() for pool in self.pools))
+
+    @property
+    def reservations(self) -> tuple[str, ...]:
+        """The full names of the reservations of its pools, or `any`, each once."""
+        names = (pool.reservation for pool in self.pools)
+        return tuple(dict.fromkeys(name for name in names if name is not None))
 
     @property
     def spec(self) -> str:
@@ -167,6 +175,7 @@ def view_request(
         trials=body.get("maxTrialCount", 1) if is_tuned else 1,
         trials_at_once=body.get("parallelTrialCount", 1) if is_tuned else 1,
         search={key: body[key] for key in body if key in _SEARCH} if is_tuned else None,
+        persistent_resource=spec.get("persistentResourceId") or None,
         encryption_key=body.get("encryptionSpec", {"kmsKeyName": None}).get("kmsKeyName", ""),
     )
 
@@ -202,5 +211,6 @@ def _pool(role: str, spec: Mapping[str, Any]) -> PoolRequest:
         disk.get("bootDiskSizeGb"),
         program.image if program else None,
         program.module if program else None,
+        reservation.of_machine(spec.get("machineSpec", {})),
         len(program.env) if program else 0,
     )
