@@ -38,7 +38,7 @@ PREFIX = "custom_model_training_"
 _SERVICE = "aiplatform.googleapis.com"
 _UNLIMITED = -1
 _PREEMPTIBLE = ("SPOT", "FLEX_START", "LOW_COST")  # the last is Google's former name of SPOT
-_ACTIVE = " OR ".join(f'state="JOB_STATE_{state}"' for state in ("QUEUED", "PENDING", "RUNNING"))
+ACTIVE = " OR ".join(f'state="JOB_STATE_{state}"' for state in ("QUEUED", "PENDING", "RUNNING"))
 
 
 def checks(context: CloudContext) -> Iterator[tuple[str, Callable[[], Iterator[Problem]]]]:
@@ -152,7 +152,7 @@ def _used(context: CloudContext) -> Counter[str]:
     jobs = [
         (job, job.get(spec) or {})
         for collection, spec in vertex.SPECS.items()
-        for job in in_region.list(collection, _ACTIVE)
+        for job in in_region.list(collection, ACTIVE)
     ]
     trials = {trial.get("customJob") for job, _ in jobs for trial in job.get("trials") or []}
     amounts: Counter[str] = Counter()
