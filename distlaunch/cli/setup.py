@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from distlaunch.engines.vertex.client import Session
     from distlaunch.job.model import Job
 
+    Step = tuple[str, Callable[[], None]]
+    """What is reported when a step is done, and the function that does it."""
+
 _REMOVED = "remove"
 
 
@@ -29,7 +32,7 @@ class SetupPlan:
 
     rows: Sequence[Mapping[str, Any]]  # of a table, and of the JSON
     notes: Sequence[str]
-    steps: Sequence[tuple[str, Callable[[], None]]]  # what is reported when each is done
+    steps: Sequence[Step]
     end: str
     more: Mapping[str, Any]  # of the JSON
     refusal: DistlaunchError | None = None
@@ -92,29 +95,27 @@ def setup(session: Session, job: Job, derived: Mapping[tuple[str, ...], str]) ->
     exists is not changed, so the command can be repeated, e.g. after an error.
     """
     from distlaunch.cloud_setup.cloud_resources import create_or_remove, find_resources
+    from distlaunch.job.load import FILE_NAME
+    from distlaunch.job.yaml_edit import write_values
 
-    found = find_resources(session, job)
-    rows = [
-        {
-            "kind": each.kind,
-            "name": each.name,
-            "state": "exists" if existing else "create",
-            "cost": each.cost,
-        }
-        for each, existing in found
-    ]
+    rows: list[dict[str, Any]] = []
+    steps: list[Step] = []
+    notes: list[str] = []
+    if derived:
+        steps.append((f"wrote {FILE_NAME}", partial(write_values, Path(FILE_NAME), derived)))
+    for each, existing in find_resources(session, job):
+        kind, name, state = each.kind, each.name, "exists" if existing else "create"
+        rows.append({"kind": kind, "name": name, "state": state, "cost": each.cost})
+        if existing is None:
+            create = partial(create_or_remove, session, each, create=True)
+            steps.append((f"set up {kind} {name}", create))
+            notes += [each.note] if each.note else []
     settings = {".".join(path): value for path, value in derived.items()}
-    notes = [f"distlaunch.yaml: set {key}: {value}" for key, value in settings.items()]
-    if not any(each.kind == "role" for each, _ in found):
+    notes += [f"{FILE_NAME}: set {key}: {value}" for key, value in settings.items()]
+    if not any(row["kind"] == "role" for row in rows):
         notes.append(
             f"setup did not create {job.service_account}, and leaves its roles as they are"
         )
-    steps = [("wrote distlaunch.yaml", partial(_write_settings, derived))] if derived else []
-    steps += [
-        (f"created {each.kind} {each.name}", partial(create_or_remove, session, each, create=True))
-        for each, existing in found
-        if existing is None
-    ]
     end = "everything exists; next: distlaunch check"
     return SetupPlan(rows, notes, steps, end, {"settings": settings})
 
@@ -132,9 +133,9 @@ def teardown(session: Session, job: Job, _: object, *, delete_data: bool) -> Set
     from distlaunch.text import join_names
 
     rows: list[dict[str, Any]] = []
-    steps: list[tuple[str, Callable[[], None]]] = []
+    steps: list[Step] = []
     for each, existing in find_resources(session, job):
-        if existing is None:
+        if existing is None or (each.kind == "role" and not existing.is_made):
             continue
         fate = _REMOVED if existing.is_made else "kept: not created by setup"
         if each.kind == "APIs":
@@ -164,7 +165,7 @@ def _cell(value: str | int | None) -> str:
     return size(value) if isinstance(value, int) else value or ""
 
 
-def _carry_out(steps: Sequence[tuple[str, Callable[[], None]]], log: Callable[[str], None]) -> None:
+def _carry_out(steps: Sequence[Step], log: Callable[[str], None]) -> None:
     """Run steps; an error has how many are done."""
     for number, (done, step) in enumerate(steps):
         try:
@@ -193,21 +194,3 @@ def _in_use(session: Session, job: Job) -> tuple[list[str], list[str]]:
         return [], []
     labels = [each.get("labels") or {} for each in active]
     return [each[LAUNCH_LABEL] for each in labels if LAUNCH_LABEL in each], machines
-
-
-def _write_settings(settings: Mapping[tuple[str, ...], str]) -> None:
-    """Write settings into distlaunch.yaml, or print which ones to write by hand."""
-    from distlaunch.files import atomic_write
-    from distlaunch.job.load import FILE_NAME
-    from distlaunch.job.yaml_document import read_text
-    from distlaunch.job.yaml_edit import set_values
-
-    path = Path(FILE_NAME)
-    text = set_values(read_text(path), settings)
-    if text is None:
-        raise DistlaunchError(
-            "not written as lines of 'key: value'",
-            where=FILE_NAME,
-            remedy="set these settings by hand",
-        )
-    atomic_write(path, text)

@@ -74,6 +74,7 @@ class CloudResource:
     parent: str = ""  # the path of the call that creates it, with these parameters and body
     params: Mapping[str, str] = field(default_factory=dict)
     body: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""  # printed if it is created
 
     def look_up(self, session: Session) -> Existing | None:
         """Return it if it exists; Google's 404 may be raised if not."""
@@ -219,13 +220,14 @@ def _resources(job: Job) -> Iterator[CloudResource]:
         yield CloudResource(
             "repository",
             str(repository),
-            f"billed by stored GB; images are deleted after {_DAYS} days, but the newest {_NEWEST}",
+            "billed by stored GB",
             "roles/artifactregistry.admin",
             "artifactregistry",
             repository_path(repository),
             repository_path(repository).rpartition("/")[0],
             {"repositoryId": repository.repository},
             {"format": "DOCKER", "labels": _MARK, "cleanupPolicies": _CLEANUP},
+            f"cleanup policy: images are deleted after {_DAYS} days, but for the newest {_NEWEST}",
         )
     account_id, _, domain = email.partition("@")
     parent = f"projects/{domain.removesuffix('.iam.gserviceaccount.com')}/serviceAccounts"
@@ -248,7 +250,7 @@ def _roles(job: Job, caller: str) -> Iterator[Role]:
         *((role, f"project {job.project}", account, on_project) for role in (_LOGS, *of_vertex)),
         ("roles/iam.serviceAccountUser", email, caller, on_account),
     ):
-        title = f"{role} on {name} for {member or 'you'}"
+        title = f"{role} on {name} for {member.partition(':')[2] or 'you'}"
         yield Role("role", title, _FREE, *place, path, role=role, member=member)
 
 

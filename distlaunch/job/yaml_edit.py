@@ -6,33 +6,41 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from distlaunch.errors import DistlaunchError
+from distlaunch.files import atomic_write
 from distlaunch.job.overrides import Override, override
-from distlaunch.job.yaml_document import Document, YamlProblem
+from distlaunch.job.yaml_document import Document, YamlProblem, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path as FilePath
+
+    Path = tuple[str, ...]
 
 _ANCHORS = ("bucket", "region", "project", "name")  # keys before which a new one is written
 
 
-def set_values(text: str, values: Mapping[tuple[str, ...], str]) -> str | None:
-    """Return the text of a job file with words as values, by path.
+def write_values(file: FilePath, values: Mapping[Path, str]) -> None:
+    """Write words as values into a job file, by path.
 
-    None is returned if it is not written as ``key: value`` on lines, e.g. in braces.
+    DistlaunchError is raised if it is not written as ``key: value`` on lines, e.g. in braces.
     """
-    document = Document(text)
+    text = read_text(file)
     overrides = [Override(path, value, "") for path, value in values.items()]
-    expected = override(document, overrides).data
+    expected = override(Document(text), overrides).data
     try:
         for path, value in values.items():
             text = _set(text, path, value)
         is_set = Document(text).data == expected
     except (YamlProblem, yaml.YAMLError):
-        return None
-    return text if is_set else None
+        is_set = False
+    if not is_set:
+        what = "not written as lines of 'key: value'"
+        raise DistlaunchError(what, where=str(file), remedy="set these keys by hand")
+    atomic_write(file, text)
 
 
-def _set(text: str, path: tuple[str, ...], value: str) -> str:
+def _set(text: str, path: Path, value: str) -> str:
     node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
     for depth, key in enumerate(path):
         pairs = {name.value: (name, item) for name, item in node.value}

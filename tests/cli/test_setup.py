@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
 from fake_google import CREDENTIALS
 from fake_google.projects import PROJECT, FakeProject
+from json_schemas import load_checked
 
 from distlaunch import scaffold
 from distlaunch.engines.vertex.client import connect
@@ -55,6 +57,7 @@ def test_a_new_project_gets_all_that_jobs_need(google, setup, digits):
     assert f"bucket           gs://{BUCKET}" in plan.out
     assert plan.out.count(" create ") == 7
     assert "billed by stored GB" in plan.out
+    assert "cleanup policy: images are deleted after 90 days, but for the newest 20" in plan.out
 
     done = setup("--yes")
     assert done.code == 0, done.err
@@ -74,7 +77,9 @@ def test_a_new_project_gets_all_that_jobs_need(google, setup, digits):
 
     before = google.state()
     again = setup("--yes", "--json")
-    assert [each["state"] for each in json.loads(again.out)["resources"]] == ["exists"] * 7
+    assert [each["state"] for each in load_checked("setup", again.out)["resources"]] == [
+        "exists"
+    ] * 7
     assert google.state() == before
 
 
@@ -82,7 +87,7 @@ def test_a_failed_step_is_named_and_the_next_run_continues(google, setup):
     google.failures = {"create_repository": 403}
     failed = setup("--yes")
     assert failed.code == 1
-    assert f"created bucket gs://{BUCKET}" in failed.err
+    assert f"set up bucket gs://{BUCKET}" in failed.err
     where = f"repository us-central1-docker.pkg.dev/{PROJECT}/distlaunch: "
     assert f"error: {where}Google refuses (PERMISSION_DENIED)" in failed.err
     assert "--role=roles/artifactregistry.admin" in failed.err
@@ -90,9 +95,31 @@ def test_a_failed_step_is_named_and_the_next_run_continues(google, setup):
     google.failures = {}
     done = setup("--yes")
     assert done.code == 0, done.err
-    assert "created bucket" not in done.err
-    assert "created repository" in done.err
+    assert "set up bucket" not in done.err
+    assert "set up repository" in done.err
     assert f'{PROJECT}-distlaunch"' in google.state()
+
+
+def test_an_operation_that_fails_is_reported(google, setup):
+    error = {"code": 9, "message": "Billing must be enabled."}
+    name = "operations/acf.p2-1"
+    google.answers = {name: {"name": name, "done": True, "error": error}}
+    failed = setup("--yes")
+    assert (failed.code, "APIs aiplatform" in failed.err) == (1, True)
+    assert "Google refuses (9): Billing must be enabled" in failed.err
+    assert "1 of 8 steps are done" in failed.err
+    assert google.buckets == {}
+
+
+def test_the_region_and_the_roles_follow_the_job(google, setup, digits):
+    board = f"tensorboard={OWN}/locations/europe-west4/tensorboards/1"
+    regions = "scheduling.regions=[europe-west4, europe-west1]"
+    done = setup("--yes", "--region", "europe-west4", "--set", board, "--set", regions)
+    assert done.code == 0, done.err
+    job = load_job(digits).job
+    assert (job.region, google.buckets[BUCKET]["location"]) == ("europe-west4", "eu")
+    assert job.image.repository.startswith("europe-west4-docker.pkg.dev/")
+    assert google.roles(OWN) == {(LOGS, MEMBER), ("roles/aiplatform.user", MEMBER)}
 
 
 @pytest.mark.parametrize("resource", [OWN, f"b/{BUCKET}"])
@@ -142,7 +169,7 @@ def test_teardown_removes_what_setup_created_and_nothing_else(google, setup, tea
 
     google.objects[BUCKET] = {"digits/1/model/model.keras": 5_000, "digits/1/logs/": 0}
     kept = teardown("--yes", "--json")
-    states = {each["kind"]: each for each in json.loads(kept.out)["resources"]}
+    states = {each["kind"]: each for each in load_checked("teardown", kept.out)["resources"]}
     assert states["bucket"]["state"].startswith("kept: holds files")
     assert states["bucket"]["bytes"] == 5_000
     assert ([*google.accounts], google.repositories) == (["other@x"], {})
@@ -166,6 +193,7 @@ def test_what_others_created_is_used_and_kept(google, setup, teardown, digits):
     done = setup("--yes")
     assert done.code == 0, done.err
     assert "leaves its roles as they are" in done.out
+    assert "cleanup policy" not in done.out
     assert (google.policies, file.read_text()) == ({}, written)
     before = google.state()
     done = teardown("--yes", "--delete-data")
@@ -183,6 +211,18 @@ def test_the_caller_gets_the_role_to_use_the_account(google, setup, tmp_path):
     assert google.roles(f"projects/-/serviceAccounts/{ACCOUNT}") == {
         ("roles/iam.serviceAccountUser", "user:me@x.com")
     }
+
+
+@pytest.mark.parametrize(("answer", "code"), [("n", 130), ("y", 0)])
+def test_the_plan_is_confirmed_on_a_terminal(answer, code, google, setup, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr("sys.stdin", Terminal(f"{answer}\n"))
+    done = setup()
+    assert (done.code, bool(google.buckets)) == (code, code == 0)
+    assert done.out.index("billed by stored GB") < done.out.index("set bucket: gs://")
 
 
 def test_usage(google, setup, teardown, run, digits):

@@ -55,11 +55,11 @@ def change_role(
         same[0]["members"] += [member] if is_granted else []
         others = [each for each in policy.get("bindings") or [] if each not in same]
         policy["bindings"] = others + [each for each in same if each["members"]]
+        method, end, body = "POST", ":setIamPolicy", {"policy": policy}
+        if service == "storage":
+            method, end, body = "PUT", "/iam", policy
         try:
-            if service == "storage":
-                session.call("PUT", service, f"{path}/iam", body=policy)
-            else:
-                session.call("POST", service, f"{path}:setIamPolicy", body={"policy": policy})
+            session.call(method, service, f"{path}{end}", body=body)
         except GoogleError as error:
             delay = backoff.next_delay() if error.status in _CONFLICTS else None
             if delay is None:
