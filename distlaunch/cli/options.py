@@ -242,14 +242,14 @@ def load_launch(options: LaunchOptions) -> tuple[LaunchRequest, list[str]]:
 
 def follow_options(command: _Command) -> _Command:
     """Give a command the options `is_new`, `detach` and `cancel_on_interrupt`."""
-    return add_options(command, _FOLLOW_OPTIONS)
+    return _with_options(command, _FOLLOW_OPTIONS)
 
 
 def launch_options(command: _Command) -> _Command:
     """Give a command the argument and options that `load_launch` reads."""
     options = (project, region, endpoint, engine, overrides, as_json, *_LAUNCH_OPTIONS)
     argument = click.argument("name", metavar="[NAME] [-- ARGS...]", required=False)
-    return argument(add_options(command, options))
+    return argument(_with_options(command, options))
 
 
 def with_locator(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -276,7 +276,7 @@ def with_locator(command: Callable[..., Any]) -> Callable[..., Any]:
         locator = JobLocator(Path.cwd(), endpoint, project, region, engine, log)
         return command(settings, locator, **options)
 
-    return add_options(with_options, (project, region, endpoint, engine))
+    return _with_options(with_options, (project, region, endpoint, engine))
 
 
 def with_job(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -305,8 +305,7 @@ def parse_time(text: str) -> float:
         raise click.BadParameter(str(error)) from None
 
 
-def add_options(command: _Command, options: Sequence[Callable[[_Command], _Command]]) -> _Command:
-    """Give a command options, in this order."""
+def _with_options(command: _Command, options: Sequence[Callable[[_Command], _Command]]) -> _Command:
     for option in reversed(options):
         command = option(command)
     return command

@@ -81,8 +81,9 @@ def _with_plan(make_plan: Callable[..., SetupPlan]) -> Callable[..., None]:
 
     yes = click.option("--yes", "-y", "is_confirmed", is_flag=True, help="Do not prompt.")
     dry = click.option("--dry-run", is_flag=True, help="Print the plan, and change nothing.")
-    shared = (options.project, options.region, options.overrides, yes, dry, options.as_json)
-    return options.add_options(command, shared)
+    for option in (options.as_json, dry, yes, options.overrides, options.region, options.project):
+        command = option(command)
+    return command
 
 
 @click.command("setup")
