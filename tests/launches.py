@@ -13,6 +13,7 @@ import emulators
 
 from distlaunch.engines.vertex.client import connect
 from distlaunch.engines.vertex.jobs import Jobs
+from distlaunch.job.vertex.view import pools_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,10 @@ cluster:
   chief: {{machine: n1-standard-4}}
 """
 MOVE = "scheduling: {max_wait: 1s, regions: [us-central1, us-east4, europe-west4]}\n"
+MACHINES = ("n1-standard-4", "n1-standard-8", "e2-standard-4")
+TRY_MACHINES = (
+    "scheduling: {max_wait: 1s, machines: [{machine: n1-standard-8}, {machine: e2-standard-4}]}\n"
+)
 TRAINER = "import sys, time; sys.argv[1:] and time.sleep(float(sys.argv[-1])); print('trained')\n"
 # Without the checks, which would take a fault or a moment that is meant for a launch.
 SUBMIT = ("submit", "--image=localhost:5000/digits:1", "--no-check")
@@ -45,8 +50,12 @@ def write_project(folder: Path, *more: str) -> Path:
     return folder
 
 
-def jobs_of(emulator: emulators.Emulator, name: str) -> list[tuple[str, str]]:
+def jobs_of(
+    emulator: emulators.Emulator, name: str, *, with_machines: bool = False
+) -> list[tuple[str, str]]:
     """Return the regions and states of the jobs of a name in their order, one alive at a time.
+
+    With machines, their types are returned in place of the regions.
 
     A call that was on its way when its command was killed may be carried out later, and then the
     younger job is cancelled before it starts.
@@ -68,7 +77,12 @@ def jobs_of(emulator: emulators.Emulator, name: str) -> list[tuple[str, str]]:
     ]
     for (_, earlier), (_, later) in pairwise(jobs):
         assert earlier["endTime"] <= later["createTime"], jobs
-    return [(region, job["state"].removeprefix("JOB_STATE_")) for region, job in jobs]
+    places = [
+        pools_of(job["jobSpec"]["workerPoolSpecs"])[0].machine if with_machines else region
+        for region, job in jobs
+    ]
+    states = (job["state"].removeprefix("JOB_STATE_") for _, job in jobs)
+    return list(zip(places, states, strict=True))
 
 
 def kill_submit(

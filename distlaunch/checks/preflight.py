@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 from distlaunch import price
 from distlaunch.background import BackgroundTask
-from distlaunch.checks import data, limits, machines, required_fields, source_location, trainer
+from distlaunch.checks import (
+    cost_limit,
+    data,
+    limits,
+    machines,
+    required_fields,
+    source_location,
+    trainer,
+)
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project import (
     dockerfile,
@@ -78,6 +86,7 @@ def run_checks(
     elif session is None and not options.offline:
         session = _connect(launch, problems)
     book = price.load_prices(request, launch.folder, options.prices)
+    choices = price.price_choices(launch, catalogue, options.prices)
     cloud = BackgroundTask(lambda: _cloud_problems(launch, request, session, catalogue))
     message = BackgroundTask(lambda: list(_message_problems(launch, request)))
     image = check_image(launch, offline=options.offline)
@@ -86,11 +95,16 @@ def run_checks(
         problems += trainer.run_one_step(launch, bundled)
     runtime = image_runtime.describe_image(launch) if vertex.needs_image(launch.job) else None
     problems += message.result()
-    for region in dict.fromkeys((request.region, *launch.next_regions)):
-        problems += machines.problems(replace(request, region=region), catalogue, today)
-    problems += limits.problems(request, catalogue, launch.next_regions)
-    problems += gpus.problems(launch, request, catalogue, runtime, today)
-    problems += gpus.unequal(request, is_bundled=bundled is not None)
+    for choice in choices:
+        found = [
+            *machines.problems(choice.request, catalogue, today),
+            *limits.problems(choice.request, catalogue, launch.next_regions),
+            *gpus.problems(launch, choice.request, catalogue, runtime, today),
+            *gpus.unequal(choice.request, is_bundled=bundled is not None),
+        ]
+        problems += (replace(each, where=choice.where(each.where)) for each in found)
+    problems += _left_out(launch)
+    problems += cost_limit.problems(launch, choices)
     problems += image.problems
     plan = None
     if runtime:
@@ -107,7 +121,8 @@ def run_checks(
         image=image.plan,
         registry_contacted=image.registry_contacted,
         data=plan,
-        cost=price.estimate_cost(request, catalogue, book),
+        cost=choices[0].cost,
+        choices=choices,
         offers=offers,
         first_line=_FIRST_LINE if bundled else "",
         is_emulated=launch.is_for_emulator,
@@ -115,18 +130,37 @@ def run_checks(
     )
 
 
+def _left_out(launch: LaunchRequest) -> Iterator[Problem]:
+    """Yield the machines that are not tried in a region, as it does not offer them."""
+    tried = [choice.job for choice in launch.choices]
+    for job in launch.job.choices:
+        if job not in tried:
+            machines = job_request(replace(launch, job=job)).machines
+            what = f"{machines} is not tried in {job.region}, which does not offer it for training"
+            remedy = f"leave it so, or replace {job.region} in scheduling.regions"
+            yield warning("machines-left-out", "scheduling.machines", what, remedy)
+
+
 def skip_checks(launch: LaunchRequest, options: CheckOptions) -> Report:
-    """Return the plan with an estimated price, for ``--no-check``."""
+    """Return the plan with an estimated price, and whether it keeps the limit on the price."""
+    cluster, request = launch.job.cluster.describe(), job_request(launch)
     if launch.job.is_on_slurm:
         location = f"on Slurm, in {launch.job.slurm.folder or 'no folder'}"
-        cluster, request = launch.job.cluster.describe(), job_request(launch)
-        return Report(request, cluster, is_checked=False, engine="slurm", location=location)
-    cluster, image = launch.job.cluster.describe(), check_image(launch).plan
-    request = job_request(launch)
+        problems = _sorted(source_location.locate(cost_limit.problems(launch, ()), launch))
+        return Report(
+            request, cluster, problems, is_checked=False, engine="slurm", location=location
+        )
     catalogue = machine_catalogue.of_project(launch.folder, options.catalogue)
-    prices = price.load_prices(request, launch.folder, options.prices)
-    cost = price.estimate_cost(request, catalogue, prices)
-    return Report(request, cluster, image=image, is_checked=False, cost=cost)
+    choices = price.price_choices(launch, catalogue, options.prices)
+    return Report(
+        request,
+        cluster,
+        problems=_sorted(source_location.locate(cost_limit.problems(launch, choices), launch)),
+        image=check_image(launch).plan,
+        is_checked=False,
+        cost=choices[0].cost,
+        choices=choices,
+    )
 
 
 def _connect(launch: LaunchRequest, problems: list[Problem]) -> Session | None:
@@ -198,7 +232,8 @@ def project_problems(
                 yield from fit_calls.fit_problems(launch.folder, job.module, request)
     if runtime.own is None or runtime.own.names(listed.file):
         yield from requirements.problems(listed)
-    yield from gpus.build_problems(listed, request)
+    pools = [pool for choice in launch.choices for pool in job_request(choice).pools]
+    yield from gpus.build_problems(listed, replace(request, pools=tuple(pools)))
     if bundled:
         yield from trainer.problems(bundled, job, request, listed, launch.folder)
 

@@ -11,14 +11,14 @@ from distlaunch.text import plural
 from distlaunch.ui.console import GREEN, RED, YELLOW
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from distlaunch.checks.data import DataPlan
     from distlaunch.checks.problem import Problem, Severity
     from distlaunch.errors import DistlaunchError
     from distlaunch.image import ImagePlan
     from distlaunch.job.vertex.view import JobRequest, PoolRequest
-    from distlaunch.price import Cost, MachineOption
+    from distlaunch.price import Cost, MachineOption, PricedChoice
     from distlaunch.text import Table
 
 _INDENT = " " * 11
@@ -38,6 +38,7 @@ class Report:
     registry_contacted: bool = True  # `image` takes into account what the registry has
     data: DataPlan | None = None
     cost: Cost | None = None
+    choices: tuple[PricedChoice, ...] = ()  # the machines and regions to try, in their order
     offers: tuple[MachineOption, ...] = ()
     is_checked: bool = True
     first_line: str = ""  # of the training in the log
@@ -67,6 +68,7 @@ class Report:
             "image": self._image_as_json(),
             "data": self.data.as_json() if self.data else None,
             "price": self.cost.as_json() if self.cost else None,
+            "choices": [_choice_as_json(choice) for choice in self.choices],
             "machines": [offer.as_json() for offer in self.offers],
             "problems": [problem.as_json() for problem in self.problems],
             "ready": self.is_ready,
@@ -106,9 +108,18 @@ def unreadable_as_json(refusal: DistlaunchError) -> dict[str, Any]:
     return {
         **dict.fromkeys((*keys, "data", "price")),
         "pools": [],
+        "choices": [],
         "machines": [],
         "problems": [problem.as_json() for problem in problems],
         "ready": False,
+    }
+
+
+def _choice_as_json(choice: PricedChoice) -> dict[str, Any]:
+    return {
+        "region": choice.request.region or None,
+        "pools": [_pool_as_json(pool) for pool in choice.request.pools],
+        "price": choice.cost.as_json(),
     }
 
 
@@ -145,6 +156,7 @@ def format_plan(report: Report) -> str:
         *_labelled("args", (f"not checked: {task} {_CHANGED}",) if task else ()),
         *_labelled("image", _image_lines(report)),
         *_labelled("price", report.cost.lines() if report.cost else ()),
+        *_labelled("choices", _choice_lines(report.choices)),
         *_labelled("log", (report.first_line,) if report.first_line else ()),
         *_labelled("cloud", (_EMULATED,) if report.is_emulated else ()),
         *(row for label, text in report.notes for row in _labelled(label, (text,))),
@@ -177,6 +189,13 @@ def _cluster_lines(request: JobRequest) -> Iterator[str]:
         yield f"strategy {request.strategy}"
     if request.trials > 1:
         yield f"{request.trials} trials, {request.trials_at_once} at once, each on such a cluster"
+
+
+def _choice_lines(choices: Sequence[PricedChoice]) -> Iterator[str]:
+    """Yield the machines and regions in the order in which they are tried, if there are several."""
+    for number, choice in enumerate(choices if len(choices) > 1 else (), 1):
+        request = choice.request
+        yield f"{number}. {request.machines} in {request.region}: {choice.cost.describe()}"
 
 
 def _image_lines(report: Report) -> Iterator[str]:

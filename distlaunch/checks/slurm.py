@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.specifiers import SpecifierSet
 
-from distlaunch.checks import data, required_fields, source_location, trainer
+from distlaunch.checks import cost_limit, data, required_fields, source_location, trainer
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project import gpus, imports
 from distlaunch.checks.project.image_runtime import ImageRuntime
@@ -91,6 +91,7 @@ def run_checks(launch: LaunchRequest, *, offline: bool = False, run: bool = Fals
             error("image-refused", each.where, each.what, each.remedy or "leave it out")
             for each in refusal.problems
         ]
+    problems += cost_limit.problems(launch, ())
     problems += gpus.unequal(request, is_bundled=bundled is not None)
     installed = _probe(launch.job)
     problems += _python_problems(launch.job, installed, is_trainer=_needs_trainer(launch, bundled))

@@ -57,8 +57,8 @@ PORT = 8085
     metavar="LIST",
     default="",
     help="Faults, separated by commas: slow-states[:SECONDS] keeps jobs QUEUED, and then PENDING, "
-    "for so long (5); stockout[:REGION] ends them FAILED for want of machines, everywhere without "
-    "REGION; no-start[:REGION] keeps them PENDING.",
+    "for so long (5); stockout[:REGION|MACHINE] ends them FAILED for want of machines, all without "
+    "a place; no-start[:REGION|MACHINE] keeps them PENDING.",
 )
 @click.pass_obj
 def command(

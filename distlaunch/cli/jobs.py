@@ -174,8 +174,10 @@ def cancel(_: Settings, located: LocatedJob, *, as_json: bool) -> None:
     if located.record and not job.has_ended:
         records.note_cancelled(located.record)  # waits for a command that moves the job
     if moved := records.find_moved(name):
+        is_elsewhere = located.record and moved.region != located.record.region
+        place = moved.region if is_elsewhere else "other machines"
         raise DistlaunchError(
-            f"{name}: was moved to {moved.region}; run 'distlaunch cancel {moved.launch_id}'"
+            f"{name}: was moved to {place}; run 'distlaunch cancel {moved.launch_id}'"
         )
     if job.has_ended:
         raise DistlaunchError(f"{name}: already finished ({job.state})")
@@ -190,6 +192,7 @@ def cancel(_: Settings, located: LocatedJob, *, as_json: bool) -> None:
 @options.with_job
 @options.overrides
 @options.follow_options
+@options.max_cost
 @options.notify
 @options.as_json
 def resubmit(
@@ -199,6 +202,7 @@ def resubmit(
     overrides: tuple[str, ...],
     program_args: tuple[str, ...],
     is_new: bool,
+    max_cost: float | None,
     notify: str | None,
     detach: bool,
     cancel_on_interrupt: bool,
@@ -209,6 +213,7 @@ def resubmit(
     The new job gets a new job folder. --set overrides a field as in distlaunch.yaml; the arguments
     after -- are appended to the program's.
     """
+    from distlaunch.checks.cost_limit import check_request
     from distlaunch.cli.submit import follow_or_detach
     from distlaunch.notify import Ending, notify_at_end
     from distlaunch.submit.launcher import Launcher
@@ -217,6 +222,9 @@ def resubmit(
     options.reject_launcher_options(program_args)
     options.check_notify(notify, detach=detach)
     console = settings.console()
+    if max_cost is not None:
+        request = located.engine.request_again(located.job, overrides, program_args)("ID")
+        check_request(request, located.job, Path.cwd(), max_cost)
     launcher = Launcher(Path.cwd(), located.engine, ProgressView(console, ["image"]).handle)
     launched = launcher.resubmit(
         located.job, overrides=overrides, program_args=program_args, is_new=is_new

@@ -79,6 +79,12 @@ replace_retired = click.option(
     is_flag=True,
     help="Replace retired accelerators of --config FILE by the first of their replacements.",
 )
+max_cost = click.option(
+    "--max-cost",
+    metavar="AMOUNT",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Refuse a job that may cost more up to its timeout (default: scheduling.max_cost).",
+)
 _LAUNCH_OPTIONS = (
     click.option(
         "--job-dir",
@@ -104,6 +110,10 @@ _LAUNCH_OPTIONS = (
         metavar="FILE",
         type=_FILE,
         help="Your prices (default: distlaunch.prices.yaml).",
+    ),
+    max_cost,
+    click.option(
+        "--fit-timeout", is_flag=True, help="Shorten the timeout until the job costs no more."
     ),
 )
 _FOLLOW_OPTIONS = (
@@ -139,6 +149,8 @@ class LaunchOptions:
     image: str | None
     catalogue: Path | None
     prices: Path | None
+    max_cost: float | None
+    fit_timeout: bool
     program_args: tuple[str, ...]
 
     @classmethod
@@ -217,18 +229,22 @@ def load_launch(options: LaunchOptions) -> tuple[LaunchRequest, list[str]]:
         job_dir = check(job_dir)
     if job_dir and options.job_dir:
         job = replace_job_dir(job, job_dir)
+    if options.max_cost is not None:
+        job = replace(job, scheduling=replace(job.scheduling, max_cost=options.max_cost))
     cli_overrides = {
         "name": ("NAME", options.name),
         "region": ("--region", options.region),
         "project": ("--project", options.project),
         "image": ("--image", options.image),
         "engine": ("--engine", options.engine),
+        "scheduling.max_cost": ("--max-cost", options.max_cost),
     }
     request = LaunchRequest(
         folder=Path.cwd(),
         job=job,
         job_dir=job_dir,
         endpoint=None if job.is_on_slurm else options.endpoint,
+        catalogue=options.catalogue,
         config=options.config,
         overrides=options.overrides,
         cli_overrides={key: option for key, (option, value) in cli_overrides.items() if value},
@@ -237,7 +253,34 @@ def load_launch(options: LaunchOptions) -> tuple[LaunchRequest, list[str]]:
     notes = list(loaded.notes)
     if words and not words[0].startswith("-"):
         notes.append(f"{words[0]!r} after '--' is passed to the job's program as an argument")
+    if options.fit_timeout:
+        request = _with_fitting_timeout(request, options, notes)
     return request, notes
+
+
+def _with_fitting_timeout(
+    launch: LaunchRequest, options: LaunchOptions, notes: list[str]
+) -> LaunchRequest:
+    """Return a launch with a timeout that ``scheduling.max_cost`` pays for, and note a change."""
+    from distlaunch import price
+    from distlaunch.job import machine_catalogue
+    from distlaunch.text import duration
+
+    max_cost = launch.job.scheduling.max_cost
+    if max_cost is None:
+        raise UsageError("--fit-timeout needs a limit: add --max-cost or scheduling.max_cost")
+    if launch.job.is_on_slurm:
+        return launch  # the check refuses the limit
+    catalogue = machine_catalogue.of_project(launch.folder, options.catalogue)
+    choices = price.price_choices(launch, catalogue, options.prices)
+    fitting = price.fit_timeout(launch, choices)
+    before, after = choices[0].request.timeout, fitting.job.scheduling.timeout
+    if fitting is not launch and after is not None:
+        notes.append(
+            f"timeout shortened from {duration(before)} to {duration(after)}, for a price of at "
+            f"most {max_cost:g} {choices[0].cost.currency}"
+        )
+    return fitting
 
 
 def follow_options(command: _Command) -> _Command:

@@ -203,7 +203,8 @@ def check_launch(
         return report
     if options.as_json:
         console.result(json.dumps({"event": "refused", **report.as_json()}, ensure_ascii=False))
-    console.log("nothing was built or submitted; use --no-check to submit anyway", "error")
+    insist = "" if options.no_check else "; use --no-check to submit anyway"
+    console.log(f"nothing was built or submitted{insist}", "error")
     return None
 
 

@@ -15,6 +15,8 @@ from distlaunch.emulator.store import ENDED
 from distlaunch.emulator.trials import TrialRunner
 from distlaunch.errors import UsageError, did_you_mean
 from distlaunch.job.tf_config import EXPECTED_GPUS
+from distlaunch.job.vertex import fields
+from distlaunch.job.vertex.view import pools_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,11 +44,11 @@ _ENDS = {
 _NO_GPUS = f"The emulator has no GPUs: {EXPECTED_GPUS} is 0 in all replicas, which use CPUs."
 _SLOW_STATES = 5.0  # seconds
 _SECONDS = re.compile(r"\d{1,9}(\.\d+)?", re.ASCII)
-_REGION = re.compile(r"[a-z]+(-[a-z]+)+[0-9]+", re.ASCII)
+_PLACE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+", re.ASCII)  # a region or a machine type
 _EXPECTED = {  # the faults
     "slow-states": "expected NAME or NAME:NUMBER",
-    "stockout": "expected NAME or NAME:REGION",
-    "no-start": "expected NAME or NAME:REGION",
+    "stockout": "expected NAME, NAME:REGION or NAME:MACHINE",
+    "no-start": "expected NAME, NAME:REGION or NAME:MACHINE",
 }
 _SHUTDOWN_TIMEOUT = 30.0  # seconds for all jobs to end when the emulator shuts down
 
@@ -60,7 +62,8 @@ class Timings:
     states: float = 0.1  # in which it is QUEUED, and then PENDING
     error: float = 0.3  # until the error of a job that ended appears; on Vertex AI about a minute
     grace: float = 5.0  # between SIGTERM and SIGKILL for replicas that are stopped
-    # Regions whose jobs end FAILED for want of machines, and where they stay PENDING; '' is all.
+    # Regions and machine types whose jobs end FAILED for want of machines, and with which they stay
+    # PENDING; '' is all.
     stockouts: frozenset[str] = frozenset()
     stalls: frozenset[str] = frozenset()
 
@@ -68,17 +71,17 @@ class Timings:
 def read_faults(text: str) -> Timings:
     """Return the timings that `--faults` lists; UsageError is raised for what is not a fault."""
     seconds: dict[str, float] = {}
-    regions: dict[str, set[str]] = {"stockout": set(), "no-start": set()}
+    places: dict[str, set[str]] = {"stockout": set(), "no-start": set()}
     for part in filter(None, map(str.strip, text.split(","))):
         name, colon, value = part.partition(":")
         if name == "slow-states" and (not colon or _SECONDS.fullmatch(value)):
             seconds["states"] = float(value or _SLOW_STATES)
-        elif name in regions and (not value or _REGION.fullmatch(value)):
-            regions[name].add(value)
+        elif name in places and (not value or _PLACE.fullmatch(value)):
+            places[name].add(value)
         else:
             reason = _EXPECTED.get(name) or f"no such fault{did_you_mean(name, _EXPECTED)}"
             raise UsageError(f"--faults: {part!r}: {reason} (see 'distlaunch emulator --help')")
-    stockouts, stalls = map(frozenset, regions.values())
+    stockouts, stalls = map(frozenset, places.values())
     return Timings(**seconds, stockouts=stockouts, stalls=stalls)
 
 
@@ -145,11 +148,13 @@ class JobRun:
             self._write("INFO", "Waiting for training program to start.")
             self.token.wait(self._timings.states)
         region = self._name.split("/")[3]
-        if {region, ""} & self._timings.stalls:
+        machines = {pool.machine for pool in pools_of(fields.job_spec(job)["workerPoolSpecs"])}
+        places = {"", region, *machines}
+        if places & self._timings.stalls:
             self.token.wait()
         if self.token.is_set():
             return RunResult("stopped")
-        if {region, ""} & self._timings.stockouts:
+        if places & self._timings.stockouts:
             return RunResult("stockout", _NO_MACHINES.format(region))
         workload = read_workload(self._name, job.get("trialJobSpec") or job["jobSpec"])
         if workload.expects_gpus:

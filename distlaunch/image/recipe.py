@@ -126,7 +126,7 @@ def read_recipe(job: Job, folder: Path) -> Recipe:
     wheel = trainer_wheel.trainer_wheel() if is_needed else None
     if own:
         return Recipe(read_text(folder, own), ignore, own, own_ignore, wheel)
-    base, gpu = job.image.base or DEFAULT_BASE, job.cluster.has_gpus
+    base, gpu = job.image.base or DEFAULT_BASE, job.has_gpus
     spec = EnvironmentSpec(base, requirements, wheel, gpu)
     render = partial(_dockerfile, job, spec, _entrypoint(job, folder))
     text = render(folder)
@@ -249,7 +249,7 @@ def _requirements(job: Job, folder: Path) -> Requirements | None:
     name = job.image.requirements
     if name is None and not (folder / DEFAULT_REQUIREMENTS).is_file():
         return None
-    return read_requirements(folder, name or DEFAULT_REQUIREMENTS, gpu=job.cluster.has_gpus)
+    return read_requirements(folder, name or DEFAULT_REQUIREMENTS, gpu=job.has_gpus)
 
 
 def _own_dockerfile(job: Job, folder: Path) -> Path | None:

@@ -34,6 +34,7 @@ class LaunchRequest:
     job: Job  # with project and region
     job_dir: str | None = None  # requested: gs://…, on Slurm a path; None for a new one
     endpoint: str | None = None  # the URL that replaces Google's
+    catalogue: Path | None = None  # the user's of machines; None for the project's, if any
     config: Path | None = None  # the file in one of Google's formats that the job was read from
     overrides: tuple[str, ...] = ()  # the values of --set, such as a.b=c
     cli_overrides: Mapping[str, str] = field(default_factory=dict)  # other options by their keys
@@ -86,15 +87,31 @@ class LaunchRequest:
         if job.is_on_slurm:
             return fingerprint([job_data(job), self.job_dir, image])
         job_dir = self.requested_job_dir or job.bucket
-        body = vertex.build_request(job, image=image, labels={}, job_dir=job_dir)
-        regions = [job.region, *self.next_regions]
-        place = regions if self.next_regions else job.region
-        return fingerprint([body, job.project, place, self.endpoint])
+        choices = [
+            [vertex.build_request(each, image=image, labels={}, job_dir=job_dir), each.region]
+            for each in (choice.job for choice in self.choices)
+        ]
+        return fingerprint([choices, job.project, self.endpoint])
+
+    @property
+    def choices(self) -> tuple[LaunchRequest, ...]:
+        """The launches to try: this one, then those on other machines and in other regions.
+
+        Of several machines, each is tried in the regions that may offer it.
+        """
+        from distlaunch.job import machine_catalogue
+
+        first, *others = self.job.choices
+        if first.scheduling.machines and others:
+            catalogue = machine_catalogue.of_project(self.folder, self.catalogue)
+            others = [job for job in others if catalogue.may_run(job.cluster, job.region or "")]
+        return tuple(replace(self, job=job) for job in (first, *others))
 
     @property
     def next_regions(self) -> tuple[str, ...]:
         """The regions to which the job may be moved."""
-        return self.job.scheduling.regions_after(self.job.region or "")
+        regions = dict.fromkeys(choice.job.region or "" for choice in self.choices)
+        return tuple(region for region in regions if region != (self.job.region or ""))
 
 
 def fingerprint(value: Any) -> str:

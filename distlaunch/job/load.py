@@ -250,7 +250,7 @@ def _to_job(path: Path, document: Document, full_job: Job | None = None) -> Job:
     `full_job` is the job of the ``vertex`` section, if the document is only a part of it.
     """
     section, problems = validate(document, JobSection)
-    job = Job(**dict(section)) if section else None
+    job = _on_first_machines(Job(**dict(section))) if section else None
     problems += _missing_machines(document)
     programs = [key for key in ("script", "script_module") if document.data.get(key) is not None]
     programs += [key for key in ("module",) if key in document.data]
@@ -269,10 +269,19 @@ def _to_job(path: Path, document: Document, full_job: Job | None = None) -> Job:
     return job
 
 
+def _on_first_machines(job: Job) -> Job:
+    """Return a job on the first of ``scheduling.machines`` where its cluster has no machines."""
+    if job.is_on_slurm or not job.scheduling.machines or job.cluster.chief.machine.type:
+        return job
+    return replace(job, cluster=job.cluster.with_machines(job.scheduling.machines[0]))
+
+
 def _missing_machines(document: Document) -> Iterator[YamlProblem]:
     """Yield the pools without a machine type, which Vertex AI needs."""
-    cluster = document.data.get("cluster")
+    cluster, scheduling = document.data.get("cluster"), document.data.get("scheduling")
     if document.data.get("engine") == "slurm" or not isinstance(cluster, dict):
+        return
+    if isinstance(scheduling, dict) and scheduling.get("machines"):
         return
     for role in POOL_ROLES:
         pool = cluster.get(role.field)

@@ -43,6 +43,8 @@ from distlaunch.job.yaml_document import Document, deep_merge, job_file_error, r
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from distlaunch.job.model import Cluster
+
 FILE_NAME = "distlaunch.catalogue.yaml"
 """The file in a project folder that extends the catalogue."""
 
@@ -178,6 +180,11 @@ class Catalogue(Section):
         tpus = {kind.tpu for kind in self.machines.values() if kind.tpu}
         in_regions = {name for uses in self.regions.values() for name in uses}
         return frozenset(on_machines | tpus | in_regions | self.retired.accelerators.keys())
+
+    def may_run(self, cluster: Cluster, region: str) -> bool:
+        """Whether no accelerator of a cluster is known to be missing in a region."""
+        names = [pool.machine.accelerator for pool in cluster.pools if pool]
+        return all(self.offers(region, name) is not False for name in names if name)
 
     def offers(self, region: str, accelerator: str) -> bool | None:
         """Return whether a region offers an accelerator for training, None if unknown."""

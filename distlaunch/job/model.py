@@ -18,6 +18,7 @@ TaskType = Literal["chief", "worker", "ps", "evaluator"]
 Strategy = Literal["STANDARD", "SPOT", "FLEX_START"]
 EngineName = Literal["vertex", "slurm"]
 Scale = Literal["linear", "log", "reverse_log"]
+OnStockout = Literal["next-machine", "next-region", "fail"]
 
 # An exact version, so that the same project gives the same image next year.
 DEFAULT_BASE = "python:3.12.12-slim-bookworm"
@@ -132,6 +133,14 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
+class MachineChoice:
+    """Machines in place of a cluster's: for pools with the chief's machine, or for named pools."""
+
+    machine: Machine | None = None
+    pools: Mapping[str, Machine] = field(default_factory=dict)  # by `PoolRole.field`
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """The worker pools of a job; the attributes are the `PoolRole.field` of `POOL_ROLES`."""
 
@@ -152,7 +161,7 @@ class Cluster:
 
     @property
     def has_gpus(self) -> bool:
-        """Whether the machines of a pool have GPUs, so that an image needs CUDA."""
+        """Whether the machines of a pool have GPUs."""
         return any(pool.machine.gpu_count for pool in self.pools if pool)
 
     @property
@@ -171,6 +180,22 @@ class Cluster:
         """Return this cluster with a function applied to each pool."""
         others = (pool and change(pool) for pool in self.pools[1:])
         return Cluster(change(self.chief), *others)
+
+    def with_machines(self, choice: MachineChoice) -> Cluster:
+        """Return this cluster on other machines."""
+        own = self.chief.machine
+
+        def change(role: PoolRole) -> Pool | None:
+            pool: Pool | None = getattr(self, role.field)
+            if pool is None:
+                return None
+            machine = choice.pools.get(role.field)
+            if machine is None and choice.machine is not None and pool.machine == own:
+                machine = choice.machine
+            return replace(pool, machine=machine) if machine else pool
+
+        chief, *others = map(change, POOL_ROLES)
+        return Cluster(chief or self.chief, *others)
 
     def describe(self) -> str:
         """Return the tasks in words: ``3 tasks: chief + 2 workers``."""
@@ -212,18 +237,25 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Scheduling:
-    """How Google starts and ends the job; times in seconds, None for Google's default."""
+    """How Google starts and ends the job; times in seconds, None for Google's default.
+
+    If there are no machines, `submit` tries those of `machines` and `regions` in their order;
+    `on_stockout` is which of both it tries first, None for the machines if there are any. With
+    `max_cost`, in the currency of the prices, no job that may cost more is submitted.
+    """
 
     strategy: Strategy = "STANDARD"
     timeout: int | None = None
     max_wait: int | None = None
-    regions: tuple[str, ...] = ()  # where `submit` may move the job if there are no machines
-    on_stockout: Literal["next-region", "fail"] = "next-region"
+    regions: tuple[str, ...] = ()
+    machines: tuple[MachineChoice, ...] = ()
+    on_stockout: OnStockout | None = None
+    max_cost: float | None = None
 
-    def regions_after(self, region: str) -> tuple[str, ...]:
-        """Return the regions to try after one, in their order."""
-        others = tuple(name for name in dict.fromkeys(self.regions) if name != region)
-        return others if self.on_stockout == "next-region" else ()
+    @property
+    def may_move(self) -> bool:
+        """Whether the job may be moved to other machines or another region."""
+        return bool(self.regions or self.machines) and self.on_stockout != "fail"
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +368,27 @@ class Job:
     def is_on_slurm(self) -> bool:
         """Whether its engine is Slurm."""
         return self.engine == "slurm"
+
+    @property
+    def choices(self) -> tuple[Job, ...]:
+        """The jobs to try: this one, then those on other machines and in other regions."""
+        scheduling = self.scheduling
+        if self.is_on_slurm or not scheduling.may_move:
+            return (self,)
+        clusters = [self.cluster]
+        for machines in scheduling.machines:
+            cluster = self.cluster.with_machines(machines)
+            clusters += [] if cluster in clusters else [cluster]
+        regions = tuple(dict.fromkeys((self.region, *scheduling.regions)))
+        pairs = [(region, cluster) for region in regions for cluster in clusters]
+        if scheduling.on_stockout == "next-region":
+            pairs = [(region, cluster) for cluster in clusters for region in regions]
+        return tuple(replace(self, region=region, cluster=cluster) for region, cluster in pairs)
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether machines that it may run on have GPUs, so that its image needs CUDA."""
+        return any(choice.cluster.has_gpus for choice in self.choices)
 
     @property
     def main(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from distlaunch.job.yaml_document import Document, YamlProblem
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from distlaunch.job.model import Job, Pool, RangeParameter
+    from distlaunch.job.model import Job, Machine, MachineChoice, Pool, RangeParameter
 
 _STEP = re.compile(r"""\.((?P<quote>["'])(?P<quoted>.*?)(?P=quote)|(?P<plain>[^."'\s]+))""")
 _EXAMPLE = "expected an assignment such as cluster.workers.count=7"
@@ -105,6 +105,7 @@ def job_data(job: Job) -> dict[str, Any]:
     pools = zip(POOL_ROLES, job.cluster.pools, strict=True)
     data = asdict(job) | {"cluster": {role.field: _pool_data(pool) for role, pool in pools if pool}}
     del data["cluster"]["chief"]["count"]
+    data["scheduling"]["machines"] = [*map(_choice_data, job.scheduling.machines)]
     if job.tuning:
         parameters = job.tuning.parameters.items()
         data["tuning"]["parameters"] = {name: _parameter_data(value) for name, value in parameters}
@@ -112,14 +113,20 @@ def job_data(job: Job) -> dict[str, Any]:
 
 
 def _pool_data(pool: Pool) -> dict[str, Any]:
-    machine = pool.machine
+    return _machine_data(pool.machine) | {"gpus": pool.machine.gpus, "count": pool.count}
+
+
+def _machine_data(machine: Machine) -> dict[str, Any]:
     accelerator = {"type": machine.accelerator, "count": machine.accelerator_count}
     return {
         "machine": machine.type or None,
         "accelerator": accelerator if machine.accelerator else None,
-        "gpus": machine.gpus,
-        "count": pool.count,
     }
+
+
+def _choice_data(choice: MachineChoice) -> dict[str, Any]:
+    data = _machine_data(choice.machine) if choice.machine else {}
+    return data | {field: _machine_data(machine) for field, machine in choice.pools.items()}
 
 
 def _parameter_data(value: RangeParameter | ChoiceParameter) -> dict[str, Any]:

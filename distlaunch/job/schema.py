@@ -18,6 +18,7 @@ from distlaunch.job.model import (
     Image,
     Kubernetes,
     Machine,
+    MachineChoice,
     Pool,
     RangeParameter,
     ReductionServer,
@@ -43,6 +44,7 @@ from distlaunch.job.value_types import (
     Number,
     Parsed,
     PositiveInt,
+    PositiveNumber,
     ProjectId,
     RegionName,
     RelativePath,
@@ -181,6 +183,41 @@ class KubernetesSection(Section):
     mount_bucket: bool = False
 
 
+def _machine(machine: str, accelerator: AcceleratorSection | None = None) -> Machine:
+    return _pool(machine, accelerator, None).machine
+
+
+class MachineSection(Section):
+    """The machine of a pool among ``scheduling.machines``."""
+
+    builds = _machine
+
+    machine: MachineTypeName
+    accelerator: AcceleratorSection | None = None
+
+
+def _machine_choice(
+    machine: str | None, accelerator: AcceleratorSection | None, **pools: Machine | None
+) -> MachineChoice:
+    named = {field: pool for field, pool in pools.items() if pool}
+    if (machine is None) == (not named) or (machine is None and accelerator):
+        raise expected_error("either a machine for all pools, or the machines of pools by name")
+    return MachineChoice(_machine(machine, accelerator) if machine else None, named)
+
+
+class MachineChoiceSection(Section):
+    """One of ``scheduling.machines``: a machine for all pools, or one for each pool."""
+
+    builds = _machine_choice
+
+    machine: MachineTypeName | None = None
+    accelerator: AcceleratorSection | None = None
+    chief: MachineSection | None = None
+    workers: MachineSection | None = None
+    parameter_servers: MachineSection | None = None
+    evaluators: MachineSection | None = None
+
+
 class SchedulingSection(Section):
     """``scheduling``."""
 
@@ -190,7 +227,9 @@ class SchedulingSection(Section):
     timeout: Duration | None = None
     max_wait: Duration | None = None
     regions: tuple[RegionName, ...] = ()
-    on_stockout: Annotated[str, one_of("next-region", "fail")] = "next-region"
+    machines: tuple[MachineChoiceSection, ...] = ()
+    on_stockout: Annotated[str, one_of("next-machine", "next-region", "fail")] | None = None
+    max_cost: PositiveNumber | None = None
 
 
 def _plain_word(value: Any) -> Any:

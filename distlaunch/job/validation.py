@@ -25,11 +25,12 @@ _EXPECTED = {
     "finite": "a number",
     "float": "a number",
     "greater": "a whole number of {ge} or more",
+    "greater_than": "a number above {gt:g}",
     "int": "a whole number",
     "list": "a list, such as [first, second]",
     "too": "one or more",
     "tuple": "a list, such as [first, second]",
-}  # by the first word of the error's type
+}  # by the error's type, or its first word
 
 _S = TypeVar("_S", bound=BaseModel)
 
@@ -92,7 +93,7 @@ def _message(
     elif kind == "model_type":
         expected, hint = f"a section with {', '.join(_keys_at(root, path))}", ""
     else:
-        template = _EXPECTED.get(kind.partition("_")[0])
+        template = _EXPECTED.get(kind) or _EXPECTED.get(kind.partition("_")[0])
         expected, hint = template.format(**context) if template else detail["msg"], ""
     return f"expected {expected}, got {describe_value(detail['input'])}{hint}"
 

@@ -109,6 +109,7 @@ NonEmptyLine = Annotated[str, text("text in one line", r"[^\0-\x1f\x7f]+")]
 NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveInt = Annotated[int, Field(ge=1)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
+PositiveNumber = Annotated[float, Field(allow_inf_nan=False, gt=0)]
 _DURATION_SCHEMA = {
     "type": "string",
     "pattern": f"^(?=.){_DURATION.pattern}$",

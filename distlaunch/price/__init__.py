@@ -9,13 +9,17 @@ from distlaunch.price.costs import (
     estimate_cost,
     format_options,
 )
+from distlaunch.price.limit import PricedChoice, fit_timeout, price_choices
 
 __all__ = [
     "Cost",
     "MachineOption",
+    "PricedChoice",
     "compare_machines",
     "cost_so_far",
     "estimate_cost",
+    "fit_timeout",
     "format_options",
     "load_prices",
+    "price_choices",
 ]

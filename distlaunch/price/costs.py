@@ -85,20 +85,23 @@ class Cost:
         as_data: dict[str, Any] = json.loads(json.dumps(plain, default=_json_value))
         return as_data
 
+    def describe(self) -> str:
+        """Return it in a line: the prices of an hour and up to the timeout."""
+        amounts = self._amounts()
+        return f"{amounts[0]} an hour, {amounts[1]} in all" if amounts else "price unknown"
+
     def lines(self) -> list[str]:
         """Return it for a person, in two to four lines."""
         lines: list[str] = []
-        if self.known_an_hour is not None and self.known_up_to_timeout is not None:
-            bound = "at least " if self.unknown else "about " if self.is_estimate else ""
-            an_hour = format_money(self.known_an_hour, self.currency)
-            in_all = format_money(self.known_up_to_timeout, self.currency)
+        if amounts := self._amounts():
+            an_hour, in_all = amounts
             until = f"up to its timeout of {duration(self.timeout)}"
             if self.trials > 1:
                 until = f"for {self.trials} trials of up to {duration(self.timeout)}"
             source = "estimate" if self.is_estimate else "prices"
             missing = f"not including {', '.join(self.not_included)}"
             lines += (
-                f"{bound}{an_hour} an hour{self._trials_and_pools()}; {bound}{in_all} {until}",
+                f"{an_hour} an hour{self._trials_and_pools()}; {in_all} {until}",
                 f"{source} from {', '.join(self.sources)} ({self.strategy}); {missing}",
             )
         if self.unknown:
@@ -110,6 +113,17 @@ class Cost:
                 f"add prices per hour to {FILE_NAME}: '{keys}'",
             )
         return lines
+
+    def _amounts(self) -> tuple[str, str] | None:
+        """Return the known price of an hour and up to the timeout in words, None without any."""
+        if self.known_an_hour is None or self.known_up_to_timeout is None:
+            return None
+        bound = "at least " if self.unknown else "about " if self.is_estimate else ""
+        an_hour = format_money(self.known_an_hour, self.currency)
+        return (
+            f"{bound}{an_hour}",
+            f"{bound}{format_money(self.known_up_to_timeout, self.currency)}",
+        )
 
     def _trials_and_pools(self) -> str:
         is_tuned = self.trials > 1

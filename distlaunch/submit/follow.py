@@ -32,8 +32,9 @@ class FollowOptions:
 def detach(console: Console, launched: Launched, launcher: Launcher, *, as_json: bool) -> None:
     """Leave a launched job running, and print its id."""
     submitted = show_submitted(console, launched)
-    if launched.next_regions:
-        console.log("a job that is not followed is not moved to another region", "warning")
+    if launched.others:
+        place = "other machines" if launched.choice.machines else "another region"
+        console.log(f"a job that is not followed is not moved to {place}", "warning")
     launcher.close(launched.record)
     console.result(json.dumps(submitted) if as_json else launched.record.launch_id)
 
@@ -43,9 +44,9 @@ def follow_launch(
 ) -> int:
     """Follow a launched job, and return the exit code.
 
-    Where its region has no machines for it, or it has not started after `max_wait` seconds, it is
-    moved to the next region of the launch, if there is one. An error leaves the launch open, so
-    that the same command follows the job again.
+    If there are no machines for it, or it has not started after `max_wait` seconds, it is moved to
+    the next machines or region of the launch, if there are any. An error leaves the launch open,
+    so that the same command follows the job again.
     """
     while True:
         view.submitted(show_submitted(view.console, launched))
@@ -104,7 +105,7 @@ def _wait_limit(launched: Launched, max_wait: float | None) -> float | None:
     """Return the seconds after which a job that has not started is moved, None for no limit."""
     if launched.record.is_moving:  # by a command that was killed
         return 0.0
-    return max_wait if launched.next_regions else None
+    return max_wait if launched.others else None
 
 
 def _show_end(engine: Engine, job: JobStatus, view: ProgressView) -> int:

@@ -2,8 +2,8 @@
 
 At most one job of a launch is alive. Its record is written before the call that creates the job,
 with an id that the job carries as a label; a launch that was interrupted is found by it and
-resumed. Several commands may follow one launch, so a launch is moved to another region under a
-lock, by the record as it is on the disk then.
+resumed. Several commands may follow one launch, so a launch is moved to other machines or another
+region under a lock, by the record as it is on the disk then.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from distlaunch.errors import DistlaunchError, EmulatorStopped, EngineError, Goo
 from distlaunch.events import Notice
 from distlaunch.job import vertex
 from distlaunch.job.launch import fingerprint, new_launch_id
+from distlaunch.job.vertex.view import job_request
 from distlaunch.redaction import redact
 from distlaunch.source_version import commit_of
 from distlaunch.submit.records import Record, Records
@@ -83,13 +84,33 @@ def plan_submit(launch: LaunchRequest, image: ImagePlan | None = None) -> Submit
     return SubmitPlan(launch, new_launch_id(launch.job.name), image)
 
 
+class Choice(NamedTuple):
+    """Machines in a region to try."""
+
+    region: str
+    request: MakeRequest
+    machines: str = ""  # in words, where they differ between the choices
+
+    def __str__(self) -> str:
+        return f"{self.machines} in {self.region}" if self.machines else self.region
+
+
 class Launched(NamedTuple):
     """A launch; its record is open until the launcher closes it."""
 
     record: Record
     job: JobStatus
-    request: MakeRequest
-    next_regions: tuple[str, ...] = ()  # to which it may be moved
+    choices: tuple[Choice, ...]  # all of the launch
+
+    @property
+    def choice(self) -> Choice:
+        """The machines and the region of the job."""
+        return self.choices[self.record.choice]
+
+    @property
+    def others(self) -> tuple[Choice, ...]:
+        """Those to try after it."""
+        return self.choices[self.record.choice + 1 :]
 
 
 class Launcher:
@@ -126,14 +147,28 @@ class Launcher:
 
             image = execute_plan(plan.image, self._on_event, progress=progress)
         return self._launch(
-            lambda launch_id: self.engine.request(launch, launch_id, image)._replace(code=code),
+            tuple(self._choices(launch, image, code)),
             launch_id=plan.launch_id,
             name=launch.job.name,
             content=launch.fingerprint(code.digest if code else image),
             image=image or launch.job.image.uri,
             is_new=is_new,
-            regions=(self.engine.region, *launch.next_regions),
         )
+
+    def _choices(
+        self, launch: LaunchRequest, image: str | None, code: CodeFiles | None
+    ) -> Iterator[Choice]:
+        """Yield the machines and regions to try in their order."""
+        choices = launch.choices
+        clusters = [choice.job.cluster for choice in choices]
+        is_named = any(cluster != clusters[0] for cluster in clusters)
+        for choice in choices:
+
+            def request(launch_id: str, choice: LaunchRequest = choice) -> Request:
+                return self.engine.request(choice, launch_id, image)._replace(code=code)
+
+            machines = job_request(choice).machines if is_named else ""
+            yield Choice(choice.job.region or self.engine.region, request, machines)
 
     def resubmit(
         self,
@@ -145,7 +180,7 @@ class Launcher:
     ) -> Launched:
         """Submit a job again, with a new job folder, overrides and more arguments."""
         request = self.engine.request_again(job, overrides, program_args)
-        first = request("ID")
+        choice, first = Choice(self.engine.region, request), request("ID")
         name = first.name
         if not first.has_folder:
             self._show(
@@ -154,7 +189,7 @@ class Launcher:
                 "warning",
             )
         return self._launch(
-            request,
+            (choice,),
             launch_id=new_launch_id(name),
             name=name,
             content=fingerprint(["again", job.name, overrides, program_args]),
@@ -162,7 +197,7 @@ class Launcher:
         )
 
     def cancel_to_move(self, launched: Launched) -> None:
-        """Cancel a job that is to be moved to the next region, unless it has started by now.
+        """Cancel a job that is to be moved, unless it has started by now.
 
         The record has the intention, in case this command is killed before the job has ended.
         """
@@ -171,7 +206,8 @@ class Launcher:
             return
         with self._records.lock():
             self._records.update(record, is_moving=True)
-        self._show(f"the job has not started in {record.region}: cancelling it")
+        text = "on" if launched.choice.machines else "in"
+        self._show(f"the job has not started {text} {launched.choice}: cancelling it")
         try:
             self.engine.cancel(name)
         except EngineError as error:
@@ -182,11 +218,11 @@ class Launcher:
             self._show(f"the job is not moved, as it cannot be cancelled: {error}", "warning")
 
     def move(self, launched: Launched, job: JobStatus) -> Launched | None:
-        """Submit a launch again in its next region, if its job has ended without having started.
+        """Submit a launch again on its next machines, if its job has ended without having started.
 
         If another command has moved it, that launch is returned; None if it is not to be moved.
         """
-        if not launched.next_regions:
+        if not launched.others:
             return None
         with self._records.lock():
             last = self._records.current(launched.record)
@@ -195,11 +231,9 @@ class Launcher:
                 return self._join(launched, successor)
             if not _is_to_be_moved(last, job):
                 return None
-            self._show(
-                f"no machines in {last.region}; moving the job to {launched.next_regions[0]}",
-                "warning",
-            )
-            return self._create_in_next_region(launched, last)
+            missing = launched.choice if launched.choice.machines else f"machines in {last.region}"
+            self._show(f"no {missing}; moving the job to {launched.others[0]}", "warning")
+            return self._create_next(launched, last)
 
     def close(self, record: Record) -> None:
         """Note that a launch is over: its job has ended, or the user leaves it running."""
@@ -211,27 +245,27 @@ class Launcher:
 
     def _join(self, launched: Launched, successor: Record) -> Launched | None:
         """Follow the launch that another command has moved, to where it is now."""
-        for _ in launched.next_regions:
+        for _ in launched.others:
             successor = self._records.find_moved(successor.launch_id) or successor
         self.engine = self.engine.in_region(successor.region)
-        rest = _regions_after(successor.region, launched.next_regions)
         job = self._find_job(successor)
         if job:
-            return Launched(successor, job, launched.request, rest)
+            return Launched(successor, job, launched.choices)
         if not successor.is_open or successor.resource:
             return None  # refused, or deleted since
         # That command was killed.
-        return self._create(successor, launched.request, rest, may_exist=True)
+        return self._create(successor, launched.choices, may_exist=True)
 
-    def _create_in_next_region(self, launched: Launched, last: Record) -> Launched:
-        region, *others = launched.next_regions
-        self.engine = self.engine.in_region(region)
+    def _create_next(self, launched: Launched, last: Record) -> Launched:
+        choice = launched.others[0]
+        self.engine = self.engine.in_region(choice.region)
         launch_id = new_launch_id(last.name)
-        request = launched.request(launch_id)
+        request = choice.request(launch_id)
         record = replace(
             last,
             launch_id=launch_id,
-            region=region,
+            region=choice.region,
+            choice=last.choice + 1,
             request=redact(request.body),
             job_dir=request.job_dir,
             resource=None,
@@ -240,34 +274,32 @@ class Launcher:
             time=timestamps.format(time.time()),
         )
         try:
-            return self._create(record, launched.request, tuple(others), may_exist=False)
+            return self._create(record, launched.choices, may_exist=False)
         finally:
             self.close(last)
 
     def _launch(
         self,
-        make_request: MakeRequest,
+        choices: tuple[Choice, ...],
         launch_id: str,
         *,
         is_new: bool,
-        regions: tuple[str, ...] = (),
         **values: Any,
     ) -> Launched:
         """Create a job of this content, or resume an interrupted launch of it.
 
-        `regions` are all that may be tried; `values` are fields of the record.
+        `values` are fields of the record.
         """
         first = self.engine
         with self._records.lock():
             unfinished = None if is_new else self._records.find_unfinished(values["content"])
             if unfinished:
                 self.engine = first.in_region(unfinished.region)
-                rest = _regions_after(unfinished.region, regions)
-                resumed = self._resume(unfinished, make_request, rest)
+                resumed = self._resume(unfinished, choices)
                 if resumed:
                     return resumed
                 self.engine = first
-            request = make_request(launch_id)
+            request = choices[0].request(launch_id)
             record = Record(
                 **values,
                 launch_id=launch_id,
@@ -279,16 +311,15 @@ class Launcher:
                 versions={"distlaunch": __version__, "python": platform.python_version()},
                 time=timestamps.format(time.time()),
             )
-            return self._create(record, make_request, regions[1:], may_exist=False)
+            return self._create(record, choices, may_exist=False)
 
-    def _resume(
-        self, record: Record, make_request: MakeRequest, next_regions: tuple[str, ...]
-    ) -> Launched | None:
+    def _resume(self, record: Record, choices: tuple[Choice, ...]) -> Launched | None:
         """Resume an interrupted launch; close its record if its job has ended or is gone."""
         with job_goes_on(record):
             job = self._find_job(record)
         is_gone = job is None and record.resource is not None
-        waits_for_move = job and next_regions and _is_to_be_moved(record, job)
+        is_last = record.choice + 1 >= len(choices)
+        waits_for_move = job and not is_last and _is_to_be_moved(record, job)
         if is_gone or (job and job.has_ended and not waits_for_move):
             outcome = f"has ended ({job.state})" if job else "no longer exists"
             self._show(
@@ -299,9 +330,9 @@ class Launcher:
             return None
         self._show(f"resuming interrupted launch {record.launch_id} (--new starts a new one)")
         if job is None:
-            return self._create(record, make_request, next_regions, may_exist=True)
+            return self._create(record, choices, may_exist=True)
         self._note(record, resource=job.name)
-        return Launched(replace(record, resource=job.name), job, make_request, next_regions)
+        return Launched(replace(record, resource=job.name), job, choices)
 
     def _find_job(self, record: Record) -> JobStatus | None:
         """Return a launch's job, None if there is none or none is listed yet."""
@@ -314,20 +345,14 @@ class Launcher:
                 raise
             return None
 
-    def _create(
-        self,
-        record: Record,
-        make_request: MakeRequest,
-        next_regions: tuple[str, ...],
-        *,
-        may_exist: bool,
-    ) -> Launched:
+    def _create(self, record: Record, choices: tuple[Choice, ...], *, may_exist: bool) -> Launched:
         try:
             self._records.write(record)
         except DistlaunchError as error:
             raise DistlaunchError(f"{error}; nothing was submitted") from None
         try:
-            created = self.engine.create(make_request(record.launch_id), may_exist=may_exist)
+            request = choices[record.choice].request(record.launch_id)
+            created = self.engine.create(request, may_exist=may_exist)
         except KeyboardInterrupt:
             self._show(
                 "interrupted while creating the job, which may exist; run the same command again "
@@ -349,7 +374,7 @@ class Launcher:
             )
         self._note(record, resource=created.job.name)
         record = replace(record, resource=created.job.name)
-        return Launched(record, created.job, make_request, next_regions)
+        return Launched(record, created.job, choices)
 
     def _is_waiting(self, name: str) -> bool:
         """Whether a job has not started."""
@@ -386,7 +411,3 @@ def _is_to_be_moved(record: Record, job: JobStatus) -> bool:
         return False
     is_cancelled = record.is_moving and job.state is JobState.CANCELLED
     return is_cancelled or job.is_stockout
-
-
-def _regions_after(region: str, regions: tuple[str, ...]) -> tuple[str, ...]:
-    return regions[regions.index(region) + 1 :] if region in regions else ()

@@ -2,7 +2,7 @@
 
 A record is written before the call that creates the job, and stays *open* until its job has ended
 or the user has left it running, so that an interrupted launch is found and resumed. A launch that
-is moved to another region has a record for each of its jobs.
+is moved to other machines or another region has a record for each of its jobs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from distlaunch.events import ShowMessage
 
-_TYPES = {"str": str, "bool": bool, "Mapping": dict}  # by the words of a hint
+_TYPES = {"str": str, "bool": bool, "int": int, "Mapping": dict}  # by the words of a hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,10 @@ class Record:
     endpoint: str | None = None  # the URL that replaces Google's
     resource: str | None = None  # the engine's name of the job, once it is known
     is_open: bool = True  # the job may be alive, and the user has not left it
-    is_moving: bool = False  # distlaunch cancels the job to move it to another region
+    is_moving: bool = False  # distlaunch cancels the job to move it
     is_cancelled: bool = False  # the user has cancelled the job, so that it is not moved
-    moved_from: str | None = None  # the launch id of the job in the region before
+    moved_from: str | None = None  # the launch id of the job before
+    choice: int = 0  # which of the launch's machines and regions the job is on
     commit: str | None = None  # of the project's folder
     versions: Mapping[str, str] = field(default_factory=dict)
     time: str = ""  # UTC, such as 2026-11-21T16:55:00.123456Z
@@ -94,7 +95,7 @@ class Records:
         return next(unfinished, None)
 
     def find_moved(self, launch_id: str) -> Record | None:
-        """Return the launch in the region to which a launch was moved, None if it was not."""
+        """Return the launch to which a launch was moved, None if it was not."""
         return next((record for record in self.all() if record.moved_from == launch_id), None)
 
     def current(self, record: Record) -> Record:

@@ -21,6 +21,7 @@ cluster:
   workers: {machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: 1}, count: 3}
 scheduling: {timeout: 10h}
 """
+T4 = " with 1 NVIDIA_TESLA_T4"
 TOO_MANY = "cluster.workers.accelerator.count=3"
 
 
@@ -176,3 +177,83 @@ def test_a_file_that_cannot_be_read_is_a_problem_in_json(check, offline, project
     assert problem["what"].startswith("cluster.workers.count: expected a whole number")
     other = check("--json", "--image=x/y:1", "--config=no")
     assert report.keys() == json.loads(other.out).keys()
+
+
+def test_a_job_that_may_cost_more_than_allowed_is_refused(offline, check):
+    refused = offline("--max-cost=20")
+    assert refused.code == 1
+    assert "error      --max-cost: the price for its timeout of 10 h is " in refused.out
+    assert "above 20.00 USD\n           add --fit-timeout for " in refused.out
+    assert offline("--max-cost=1000").code == 0
+    insisting = check("--no-check", "--detach", "--max-cost=20", command="submit")
+    assert insisting.code == 1
+    assert "[max-cost-exceeded]" in insisting.err
+    assert insisting.err.endswith("distlaunch: error: nothing was built or submitted\n")
+    fitting = check("--dry-run", "--no-check", "--max-cost=20", "--fit-timeout", command="submit")
+    assert fitting.code == 0
+    assert "warning: timeout shortened from 10 h to " in fitting.err
+    timeout = int(json.loads(fitting.out)["jobSpec"]["scheduling"]["timeout"].removesuffix("s"))
+    assert 3600 < timeout < 36000
+    assert offline("--max-cost=0").code == 2
+    assert "--fit-timeout needs a limit" in offline("--fit-timeout").err
+
+
+def test_all_trials_count_and_an_unknown_price_or_slurm_is_refused(offline, project):
+    tuning = (
+        "{metric: accuracy, goal: maximize, trials: 9, parameters: {rate: {min: 0.0, max: 1.0}}}"
+    )
+    limit = "--set=scheduling.max_cost=100"
+    assert offline(limit).code == 0
+    tuned = problems(offline(limit, f"--set=tuning={tuning}", "--json"))
+    assert "for 9 trials of up to 10 h is " in tuned["max-cost-exceeded"]["what"]
+    (project / "distlaunch.prices.yaml").write_text("currency: EUR\n")
+    assert problems(offline(limit, "--json"))["max-cost-unknown"]["where"].startswith("--set")
+    slurm = offline("--engine=slurm", "--set=slurm.folder=/tmp", limit, "--json")
+    assert "jobs on Slurm have no price" in problems(slurm)["max-cost-unknown"]["what"]
+
+
+def test_each_choice_of_machines_and_regions_is_shown_with_its_price(offline, check, google):
+    machines = (
+        "--set=scheduling.machines=[{machine: g2-standard-8, accelerator: {type: NVIDIA_L4}}, "
+        "{workers: {machine: n1-standard-16, accelerator: {type: NVIDIA_TESLA_T4}}}]"
+    )
+    regions = "--set=scheduling.regions=[us-central1, europe-west4]"
+    done = offline(machines, regions)
+    assert done.code == 0, done.out
+    rows = [line[11:] for line in done.out.splitlines() if " in all" in line]
+    assert [row.partition(":")[0] for row in rows] == [
+        f"{number}. {pools} in {region}"
+        for number, (region, pools) in enumerate(
+            (
+                (region, pools)
+                for region in ("us-central1", "europe-west4")
+                for pools in (
+                    f"n1-standard-8{T4}",
+                    "g2-standard-8 with 1 NVIDIA_L4",
+                    f"n1-standard-8{T4} and n1-standard-16{T4}",
+                )
+            ),
+            1,
+        )
+    ]
+    assert len({row.partition(": ")[2] for row in rows}) == 6
+    report = json.loads(offline(machines, regions, "--json").out)
+    assert report["choices"][0]["price"] == report["price"]
+    wrong = problems(offline(machines.replace("g2-standard-8", "n1-highmem-96"), "--json"))
+    assert wrong["accelerator-not-on-machine"]["where"].startswith("--set scheduling.machines")
+    google(limits={"nvidia_l4_gpus": 2})
+    low = problems(check(machines, "--json"))["quota-too-low"]
+    assert (low["severity"], low["where"]) == (
+        "warning",
+        "quota custom_model_training_nvidia_l4_gpus",
+    )
+
+
+def test_a_job_that_is_submitted_again_keeps_the_limit(check, project):
+    with Emulator(project_dir=project) as emulator:
+        at = ("--endpoint", emulator.url, "--detach", "--new")
+        assert check(*at, "--no-check", command="submit").code == 0
+        refused = check(*at, "--max-cost=20", command="resubmit")
+        assert refused.code == 1
+        assert "--max-cost: the price for its timeout of 10 h is " in refused.err
+        assert check(*at, "--max-cost=100", command="resubmit").code == 0

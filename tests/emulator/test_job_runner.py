@@ -204,8 +204,10 @@ def test_a_job_that_takes_too_long_is_ended():
         ("", Timings()),
         ("slow-states", Timings(5.0)),
         (
-            "stockout:us-east4,no-start, stockout:us-west1,slow-states:2.5",
-            Timings(2.5, stockouts=frozenset({"us-east4", "us-west1"}), stalls=frozenset({""})),
+            "stockout:us-east4,no-start, stockout:n1-standard-4,slow-states:2.5",
+            Timings(
+                2.5, stockouts=frozenset({"us-east4", "n1-standard-4"}), stalls=frozenset({""})
+            ),
         ),
     ],
 )
@@ -219,7 +221,7 @@ def test_faults_are_read(text, timings):
         ("bogus", "no such fault"),
         ("slow-sates", "no such fault; did you mean 'slow-states'?"),
         ("slow-states:-1", "expected NAME or NAME:NUMBER"),
-        ("stockout:mars", "expected NAME or NAME:REGION"),
+        ("stockout:mars", "expected NAME, NAME:REGION or NAME:MACHINE"),
     ],
 )
 def test_what_is_not_a_fault_is_refused(fault, reason):

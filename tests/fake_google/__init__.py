@@ -132,7 +132,7 @@ class FakeGoogle:
         for end, answer in self.answers.items():
             if request.path.endswith(end):
                 return _given(answer)
-        service = request.host.partition(".")[0].removeprefix("us-central1-")
+        service = re.sub(r"^[a-z0-9-]+-(?=aiplatform\.)", "", request.host).partition(".")[0]
         for kind, verb, pattern in self.routes:
             match = re.fullmatch(pattern, f"{service}{request.path}")
             if match and verb == method:

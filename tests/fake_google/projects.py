@@ -154,7 +154,7 @@ class FakeProject(FakeGoogle):
         return self._early[name] >= 0
 
     def _response(self, kind: str, request: Request, parts: Any) -> Any:
-        service = request.host.partition(".")[0].removeprefix("us-central1-")
+        service = request.host.partition(".")[0]
         for (other, pattern), schema in _SCHEMAS.items():
             if other == kind and re.fullmatch(pattern, f"{service}{request.path}"):
                 _check(service, {"$ref": schema}, json.loads(request.body), "")

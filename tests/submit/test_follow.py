@@ -8,7 +8,7 @@ import pytest
 
 from distlaunch.engines.vertex.job_resource import read_status
 from distlaunch.submit.follow import FollowOptions, follow_job, follow_launch
-from distlaunch.submit.launcher import Launched
+from distlaunch.submit.launcher import Choice, Launched
 from distlaunch.ui.console import Console
 from distlaunch.ui.progress_view import ProgressView
 
@@ -32,7 +32,9 @@ def test_a_job_without_a_summary_ends_with_its_folder(collection, monkeypatch, c
     engine = SimpleNamespace(follow=lambda *_, **__: follower, read_file=lambda _: None)
     launcher = SimpleNamespace(close=lambda _: None, move=lambda *_: None, engine=engine)
     monkeypatch.setattr(ProgressView, "stream", lambda *_: None)
-    launched = Launched(new_record(resource=name), follower.status, {}.get)
+    launched = Launched(
+        new_record(resource=name), follower.status, (Choice("us-central1", {}.get),)
+    )
     view, options = ProgressView(Console(), ["chief"]), FollowOptions(None)
     assert follow_launch(launched, launcher, view, options) == 0
     assert "done; the job's folder is gs://bucket/digits-1\n" in capfd.readouterr().err
@@ -67,7 +69,9 @@ def test_ctrl_c_in_each_state(states, cancel, end, *, is_launch, monkeypatch, ca
     monkeypatch.setattr(ProgressView, "stream", interrupt)
     view, options = ProgressView(Console(), ["chief"]), FollowOptions(None, cancel)
     if is_launch:
-        launched = Launched(new_record(resource=JOB["name"]), status("RUNNING"), {}.get)
+        launched = Launched(
+            new_record(resource=JOB["name"]), status("RUNNING"), (Choice("us-central1", {}.get),)
+        )
         launcher = SimpleNamespace(close=ignore, note_cancelled=ignore, engine=engine)
         code = follow_launch(launched, launcher, view, options)
     else:

@@ -1,4 +1,4 @@
-"""A job whose region has no machines is moved to the next one, and never runs twice."""
+"""A job without machines is moved to the next machines or region, and never runs twice."""
 
 from __future__ import annotations
 
@@ -9,12 +9,20 @@ from itertools import count
 
 import emulators
 import pytest
-from launches import MOVE, REGIONS, jobs_of, kill_submit, write_project
+from launches import (
+    MACHINES,
+    MOVE,
+    REGIONS,
+    TRY_MACHINES,
+    jobs_of,
+    kill_submit,
+    write_project,
+)
 
 # Of a command that is killed: all (make laws), or before the intention is noted, the first job is
 # cancelled, the second one's record is written, it is created, the first one's record is closed.
 LAWS = bool(os.environ.get("DISTLAUNCH_TEST_LAWS"))
-MOMENTS = count() if LAWS else (10, 12, 16, 18, 23)
+MOMENTS = (10, 12, 16, 18, 23)
 
 pytestmark = pytest.mark.slow
 
@@ -42,6 +50,38 @@ def test_a_job_is_moved_to_the_next_region_that_has_machines(project, submit, cl
     assert [launch["is_open"] for launch in launches] == [False] * 3
 
 
+def test_a_job_is_moved_to_the_next_machines_that_there_are(submit, cli, tmp_path, records):
+    folder = write_project(tmp_path / "digits", TRY_MACHINES)
+    faults = "stockout:n1-standard-4,no-start:n1-standard-8"
+    with emulators.serving(folder, faults) as emulator:
+        done = submit(emulator, folder=folder)
+        assert done.returncode == 0, done.stderr
+        states = ("FAILED", "CANCELLED", "SUCCEEDED")
+        tried = jobs_of(emulator, "digits", with_machines=True)
+        assert tried == list(zip(MACHINES, states, strict=True))
+        first = records(folder)[0]["launch_id"]
+        cancel = cli("cancel", first, cwd=folder, env=emulator.environment)
+        assert f"{first}: was moved to other machines; run 'distlaunch cancel" in cancel.stderr
+    places = [f"{machine} in us-central1" for machine in MACHINES]
+    assert f"no {places[0]}; moving the job to {places[1]}" in done.stderr
+    assert f"the job has not started on {places[1]}: cancelling it" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("order", "tried"),
+    [
+        ("next-machine", ["us-central1", "us-central1", "us-east4", "us-east4"]),
+        ("next-region", ["us-central1", "us-east4", "us-central1", "us-east4"]),
+    ],
+)
+def test_both_lists_are_tried_in_the_order_of_on_stockout(submit, tmp_path, order, tried):
+    lists = "regions: [us-east4], machines: [{machine: n1-standard-8}]"
+    folder = write_project(tmp_path / "digits", f"scheduling: {{{lists}, on_stockout: {order}}}\n")
+    with emulators.serving(folder, "stockout") as emulator:
+        assert submit(emulator, folder=folder).returncode == 3
+        assert [region for region, _ in jobs_of(emulator, "digits")] == tried
+
+
 def test_each_region_is_tried_once(project, submit):
     with emulators.serving(project, "stockout") as emulator:
         done = submit(emulator)
@@ -62,15 +102,20 @@ def test_a_job_that_fails_by_itself_or_must_not_move_is_not_moved(project, submi
     assert [region for region, _ in states] == ["us-central1", "us-east4", "us-central1"]
 
 
-def test_killed_while_moving_and_run_again_never_runs_two_jobs(project, submit, python, tmp_path):
-    with emulators.serving(project, "no-start:us-central1") as emulator:
-        for moment in MOMENTS:
-            folder = write_project(tmp_path / f"digits-{moment}", MOVE)
+@pytest.mark.parametrize("lists", [MOVE, TRY_MACHINES], ids=["regions", "machines"])
+def test_killed_while_moving_and_run_again_never_runs_two_jobs(
+    project, submit, python, tmp_path, lists
+):
+    is_machines = lists == TRY_MACHINES
+    places = MACHINES if is_machines else REGIONS
+    with emulators.serving(project, f"no-start:{places[0]}") as emulator:
+        for moment in count() if LAWS else MOMENTS:
+            folder = write_project(tmp_path / f"digits-{moment}", lists)
             was_killed = kill_submit(python, folder, emulator, moment) == -signal.SIGKILL
             done = submit(emulator, folder=folder)
             assert done.returncode == 0, (moment, done.stderr)
-            jobs = jobs_of(emulator, folder.name)
-            assert jobs[-1] == ("us-east4", "SUCCEEDED"), moment
+            jobs = jobs_of(emulator, folder.name, with_machines=is_machines)
+            assert jobs[-1] == (places[1], "SUCCEEDED"), moment
             if not was_killed:
                 break
         assert was_killed != LAWS

@@ -35,6 +35,7 @@ from distlaunch.checks.cloud.resources import (
     tracking_problems,
 )
 from distlaunch.errors import DistlaunchError
+from distlaunch.job.vertex.view import job_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -101,8 +102,23 @@ def _checks(context: CloudContext) -> Iterator[Check]:
         yield tracker, partial(tracking_problems, context, tracker)
     if request.project and request.region:
         yield from quota.checks(context)
+        yield from _later_quotas(context)
     for image in named:
         yield str(image), partial(image_problems, context, image)
+
+
+def _later_quotas(context: CloudContext) -> Iterator[Check]:
+    """Yield the checks of quotas of the machines and regions that are tried later."""
+    for choice in context.launch.choices[1:]:
+        other = replace(context, launch=choice, request=job_request(choice))
+        for name, check in quota.checks(other):
+            yield name, partial(_as_warnings, check)
+
+
+def _as_warnings(check: Callable[[], Iterable[Problem]]) -> Iterator[Problem]:
+    """Yield problems as warnings."""
+    for problem in check():
+        yield replace(problem, severity="warning")
 
 
 def _trackers(request: JobRequest) -> Iterator[str]:

@@ -176,7 +176,7 @@ def load_requirements(job: Job, folder: Path, runtime: ImageRuntime) -> ImageReq
     file = job.image.requirements or DEFAULT_REQUIREMENTS
     if not job.image.requirements and not (folder / DEFAULT_REQUIREMENTS).is_file():
         return ImageRequirements(runtime, unread=None if runtime.own else find_unread(folder))
-    gpu = None if runtime.own else job.cluster.has_gpus
+    gpu = None if runtime.own else job.has_gpus
     try:
         lines = tuple(read_requirements(folder, file, gpu=gpu).lines())
     except ImageError as refusal:

@@ -198,7 +198,7 @@ def _set_scheduling(spec: dict[str, Any], scheduling: Scheduling) -> None:
     section = spec.get("scheduling", {})
     if fields.strategy(section) != scheduling.strategy:
         section["strategy"] = scheduling.strategy
-    if scheduling.regions and scheduling.strategy != "FLEX_START":
+    if scheduling.may_move and scheduling.strategy != "FLEX_START":
         scheduling = replace(scheduling, max_wait=None)  # after it, the job moves
     for name, json_name in SCHEDULING_FIELDS.items():
         seconds = getattr(scheduling, name)

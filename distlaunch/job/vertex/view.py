@@ -65,11 +65,14 @@ class PoolRequest:
         """Whether its machines have TPUs."""
         return self.topology is not None or (self.accelerator or "").startswith("TPU")
 
+    def describe_machine(self) -> str:
+        """Return one of its machines in words, such as ``n1-standard-8 with 1 NVIDIA_TESLA_T4``."""
+        kind = f" with {self.accelerator_count} {self.accelerator}" if self.accelerator else ""
+        return f"{self.machine}{kind}{f' {self.topology}' if self.topology else ''}"
+
     def describe(self) -> str:
         """Return it in words, such as ``3 x n1-standard-8 with 1 NVIDIA_TESLA_T4``."""
-        kind = f" with {self.accelerator_count} {self.accelerator}" if self.accelerator else ""
-        shape = f" {self.topology}" if self.topology else ""
-        return f"{self.replicas} x {self.machine}{kind}{shape}"
+        return f"{self.replicas} x {self.describe_machine()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,11 @@ class JobRequest:
     def has_parameter_servers(self) -> bool:
         """Whether its workers train asynchronously, each by itself."""
         return any(pool.role == "parameter_servers" for pool in self.pools)
+
+    @property
+    def machines(self) -> str:
+        """Its machine types in words, each once."""
+        return " and ".join(dict.fromkeys(pool.describe_machine() for pool in self.pools))
 
     @property
     def spec(self) -> str:

@@ -1,0 +1,83 @@
+"""The prices of the machines and regions that a launch may try, and a timeout that fits one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, NamedTuple
+
+from distlaunch.job.vertex.view import job_request
+from distlaunch.price.book import load_prices
+from distlaunch.price.costs import estimate_cost
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from distlaunch.job.launch import LaunchRequest
+    from distlaunch.job.machine_catalogue import Catalogue
+    from distlaunch.job.vertex.view import JobRequest
+    from distlaunch.price.costs import Cost
+
+_SHORTEST = 60  # seconds of a timeout that is worth a job
+
+
+class PricedChoice(NamedTuple):
+    """Machines in a region, with their price."""
+
+    request: JobRequest
+    cost: Cost
+    machines_index: int | None = None  # in ``scheduling.machines``; None for the cluster's own
+
+    def where(self, key: str) -> str:
+        """Return the key of the job file that sets what a key of the cluster does."""
+        is_own = self.machines_index is None or not key.startswith("cluster.")
+        return key if is_own else f"scheduling.machines.{self.machines_index}"
+
+
+def price_choices(
+    launch: LaunchRequest, catalogue: Catalogue, prices: Path | None = None
+) -> tuple[PricedChoice, ...]:
+    """Return the machines and regions that a launch may try, in their order.
+
+    `prices` is the user's price file; None for that in the project's folder, if any.
+    """
+    own, machines = launch.job.cluster, launch.job.scheduling.machines
+    others = [own.with_machines(each) for each in machines]
+    priced = []
+    for choice in launch.choices:
+        request, cluster = job_request(choice), choice.job.cluster
+        book = load_prices(request, launch.folder, prices)
+        cost = estimate_cost(request, catalogue, book)
+        index = None if cluster == own else others.index(cluster)
+        priced.append(PricedChoice(request, cost, index))
+    return tuple(priced)
+
+
+def affordable_timeout(cost: Cost, max_cost: float) -> int | None:
+    """Return the seconds of a timeout with which a job costs no more, None if there are none.
+
+    They are whole minutes.
+    """
+    if not cost.up_to_timeout:
+        return None
+    seconds = int(Decimal(str(max_cost)) / cost.up_to_timeout * cost.timeout)
+    return seconds - seconds % _SHORTEST if seconds >= _SHORTEST else None
+
+
+def fit_timeout(launch: LaunchRequest, choices: Sequence[PricedChoice]) -> LaunchRequest:
+    """Return a launch with a timeout with which none of its choices costs more than allowed.
+
+    A timeout that is short enough is kept, and so is one if a price is unknown or none is long
+    enough: the check reports that.
+    """
+    scheduling = launch.job.scheduling
+    if scheduling.max_cost is None:
+        return launch
+    fitting = [affordable_timeout(choice.cost, scheduling.max_cost) for choice in choices]
+    known = [seconds for seconds in fitting if seconds is not None]
+    shortest = min(known, default=0)
+    if len(known) < len(fitting) or shortest >= choices[0].request.timeout:
+        return launch
+    shorter = replace(scheduling, timeout=shortest)
+    return replace(launch, job=replace(launch.job, scheduling=shorter))
