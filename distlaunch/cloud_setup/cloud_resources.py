@@ -202,7 +202,7 @@ def _resources(job: Job) -> Iterator[CloudResource]:
     yield Apis(*shared, body={"serviceIds": hosts})
     bucket, continent = _bucket_name(job), mainland(region)
     multi_region = _MULTI_REGIONS.get(continent, continent)
-    location = multi_region if job.scheduling.regions_after(region) else region
+    location = multi_region if {*job.scheduling.regions} - {region} else region
     yield Bucket(
         "bucket",
         f"gs://{bucket}",
