@@ -34,6 +34,7 @@ ALLOWED = {
     "emulator": {*NOUNS, "local"},
     "price": {*NOUNS, "engines", "local"},
     "checks": {*NOUNS, "ui", "engines", "image", "price"},
+    "cloud_setup": {*NOUNS, "engines", "image", "checks"},
     "submit": {*NOUNS, "ui", "engines", "image", "checks", "redaction"},
     "tune": {*NOUNS, "ui", "local", "redaction"},
     "runs": {*NOUNS, "ui", "engines", "local", "price", "redaction"},

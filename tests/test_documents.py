@@ -199,8 +199,16 @@ def gcloud_has(folder: Path, *words: str) -> None:
         assert option in done.stdout
 
 
+def distlaunch_has(folder: Path, _: str, name: str, *words: str) -> None:
+    """Check that the command has the options; tests/cli runs it."""
+    command = [sys.executable, "-m", "distlaunch", name, "--help"]
+    shown = subprocess.check_output(command, cwd=folder, text=True)
+    assert all(word in shown for word in words if word.startswith("--"))
+
+
 CHECKS = {
     ".": activate,
+    "distlaunch": distlaunch_has,
     "gcloud": gcloud_has,
     "make": make,
     "pip": pip_install,
@@ -320,7 +328,8 @@ def test_cloud_commands_of_a_project_readme_are_those_of_the_documents(starter, 
     assert lines - here - {""} <= SETUP  # which are checked below
     tried = {f"distlaunch {command}" for command in AT_THE_EMULATOR}
     job_dir = "distlaunch submit --job-dir gs://my-bucket/digits/JOB_ID"
-    assert here - tried == {"distlaunch fetch", job_dir}  # see tests/cli
+    setup = "distlaunch setup --project my-project"
+    assert here - tried == {"distlaunch fetch", setup, job_dir}  # see tests/cli
 
 
 @pytest.mark.slow

@@ -23,10 +23,16 @@ _IMAGE = "placeholder-repository"
 _MY_BUCKET = r"gs://my-bucket(/.*)?"
 _IN_ACCOUNT = r".*@my-project\.iam\..*"
 _IN_PROJECT = r".*/my-project/.*"
-_YOUR_PROJECT = "write your project's id ('gcloud config get project' prints it)"
+_YOUR_PROJECT = (
+    "run 'distlaunch setup', or write your project's id ('gcloud config get project' prints it)"
+)
 _YOUR_ACCOUNT = "write your own ('gcloud iam service-accounts list' prints them), or leave it out"
-_YOUR_BUCKET = "write your bucket ('gcloud storage buckets list' prints them)"
-_YOUR_REPOSITORY = "write your own ('gcloud artifacts repositories list' prints them)"
+_YOUR_BUCKET = (
+    "run 'distlaunch setup', or write your bucket ('gcloud storage buckets list' prints them)"
+)
+_YOUR_REPOSITORY = (
+    "run 'distlaunch setup', or write your own ('gcloud artifacts repositories list' prints them)"
+)
 _REPOSITORY_PARTS = ("PROJECT", "REPOSITORY", "NAME")  # of an image in Artifact Registry
 _CONTAINER_REGISTRY = re.compile(r"([a-z]+\.)?gcr\.io")
 

@@ -35,6 +35,8 @@ COMMANDS = {
     "local": ("local:command", "Run the job's cluster on this machine."),
     "compare": ("compare:command", "Measure whether more tasks pay, on this machine."),
     "check": ("check:command", "Check the job and estimate its cost."),
+    "setup": ("setup:setup", "Create what jobs need in Google Cloud."),
+    "teardown": ("setup:teardown", "Remove what setup created."),
     "submit": ("submit:command", "Build, push, submit to Vertex AI and follow the job."),
     "forecast": ("forecast:command", "Predict hours and money of clusters."),
     "tune": ("tune:command", "Search for the best options, here or on Vertex AI."),

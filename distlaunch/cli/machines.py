@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 from dataclasses import fields
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from distlaunch.cli import options
-from distlaunch.cli.settings import draw, show, show_json
+from distlaunch.cli.settings import confirm, draw, show, show_json
 from distlaunch.errors import EXIT_INTERRUPTED, DistlaunchError, UsageError
 
 if TYPE_CHECKING:
@@ -99,8 +98,8 @@ def up(
             remedy = f"pass another ID, or run 'distlaunch machines down {name}' first"
             raise DistlaunchError(f"{name} exists, with other machines", remedy=remedy)
         console.log(f"{name} exists, and has the machines of the job")
-    elif not is_confirmed:
-        _confirm(f"start these machines as {name}?")
+    elif not is_confirmed and not confirm(f"start these machines as {name}?", "start them"):
+        raise click.Abort
     try:
         operation = {} if existing else resources.create(name, body)
         _wait(console, f"{name} is coming up", engine, lambda: resources.is_up(name, operation))
@@ -170,12 +169,6 @@ def _connect(engine: Engine) -> tuple[Engine, PersistentResources]:
     if not isinstance(engine, VertexEngine):
         raise UsageError("persistent resources are Vertex AI's; add --engine vertex")
     return engine, PersistentResources(engine)
-
-
-def _confirm(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise UsageError("pass --yes to start them: there is no terminal for a prompt")
-    click.confirm(question, err=True, abort=True)
 
 
 def _wait(console: Console, what: str, engine: Engine, is_done: Callable[[], bool]) -> None:

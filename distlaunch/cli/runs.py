@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from distlaunch.cli import completion, options
-from distlaunch.cli.settings import draw, show, show_json
-from distlaunch.errors import DistlaunchError, EngineError, UsageError
+from distlaunch.cli.settings import confirm, draw, show, show_json
+from distlaunch.errors import DistlaunchError, EngineError
 from distlaunch.paths import CHECKPOINTS, EXPORT, LOGS, MODEL
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ def prune(
     runs = [view.with_disk_use(run) for run in old]
     if runs and not as_json:
         draw(display.listing(runs))
-    if runs and not is_confirmed and not _confirm(f"remove {_size_of(runs)}?"):
+    if runs and not is_confirmed and not confirm(f"remove {_size_of(runs)}?", "remove them"):
         raise click.Abort
     removed = [run for run in runs if remove_run(project, run)]
     for run in runs:
@@ -270,9 +269,3 @@ def _size_of(runs: Sequence[RunView]) -> str:
     from distlaunch.text import plural
 
     return f"{plural(len(runs), 'run')}, {display.size(sum(run.bytes or 0 for run in runs))}"
-
-
-def _confirm(question: str) -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError("pass --yes to remove them: there is no terminal for a prompt")
-    return click.confirm(question, err=True)

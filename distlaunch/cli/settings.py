@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import click
 
-from distlaunch.errors import output_error
+from distlaunch.errors import UsageError, output_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,3 +60,10 @@ def show(line: str) -> None:
         click.echo(visible(line))
     except OSError as error:
         raise output_error(error) from None
+
+
+def confirm(question: str, purpose: str) -> bool:
+    """Ask on the terminal; without one, UsageError names the option --yes and its purpose."""
+    if not sys.stdin.isatty():
+        raise UsageError(f"pass --yes to {purpose}: there is no terminal for a prompt")
+    return click.confirm(question, err=True)

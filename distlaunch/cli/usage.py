@@ -26,7 +26,7 @@ _OTHER_NAMES = {
     "launch": "submit",
 }
 # Commands that create, end or delete something are suggested for a typing error only.
-_CHANGING = {"submit", "resubmit", "cancel", "prune"}
+_CHANGING = {"submit", "resubmit", "cancel", "prune", "setup", "teardown"}
 _REMEDIES = {
     **dict.fromkeys(("--async", "--background", "--no-wait"), "use --detach"),
     **dict.fromkeys(("--batch-sizes", "--compare", "--rounds"), "use 'distlaunch compare'"),

@@ -7,7 +7,7 @@ import json
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import requests
@@ -60,7 +60,8 @@ class Refused(Exception):
     def __init__(self, code: int, message: str = "No.", reason: str = "", **metadata: str) -> None:
         super().__init__(message)
         info = {"@type": _ERROR_INFO, "reason": reason, "metadata": metadata}
-        status = {403: "PERMISSION_DENIED", 404: "NOT_FOUND"}.get(code, "UNAVAILABLE")
+        names = {400: "INVALID_ARGUMENT", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
+        status = {**names, 409: "ABORTED", 412: "FAILED_PRECONDITION"}.get(code, "UNAVAILABLE")
         error = {"code": code, "message": message, "status": status}
         self.code = code
         self.body = {"error": error | ({"details": [info]} if reason else {})}
@@ -94,6 +95,7 @@ class FakeGoogle:
     answers: Mapping[str, Any] = field(default_factory=dict)
     jobs: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     requests: list[Request] = field(default_factory=list)
+    routes: ClassVar[tuple[tuple[str, str, str], ...]] = ROUTES
 
     def install(self, patch: pytest.MonkeyPatch, folder: Path) -> None:
         """Answer this process's requests to ``*.googleapis.com``, with credentials in a folder."""
@@ -131,7 +133,7 @@ class FakeGoogle:
             if request.path.endswith(end):
                 return _given(answer)
         service = re.sub(r"^[a-z0-9-]+-(?=aiplatform\.)", "", request.host).partition(".")[0]
-        for kind, verb, pattern in ROUTES:
+        for kind, verb, pattern in self.routes:
             match = re.fullmatch(pattern, f"{service}{request.path}")
             if match and verb == method:
                 self._fail(kind, service)

@@ -28,7 +28,7 @@ TIMEOUT = (3.0, 4.0)  # seconds: to connect, and between two bytes of the respon
 CONSOLE = "https://console.cloud.google.com"
 
 _READ_LOGS = "logging.logEntries.list"
-_APIS = ("aiplatform", "logging", "storage")
+APIS = ("aiplatform", "logging", "storage")
 _TRY_AGAIN = "try again later; the job may succeed"
 _RETRY_DEADLINE = 2.0  # seconds, for calls that fail fast
 
@@ -143,7 +143,7 @@ def project_problems(context: CloudContext) -> Iterator[Problem]:
 def api_problems(context: CloudContext, *, with_images: bool) -> Iterator[Problem]:
     """Yield the APIs that are not enabled, of Artifact Registry only with the job's images."""
     project = context.request.project
-    apis = (*_APIS, "artifactregistry") if with_images else _APIS
+    apis = (*APIS, "artifactregistry") if with_images else APIS
     names = [f"projects/{project}/services/{api}.googleapis.com" for api in apis]
     path = f"projects/{context.project}/services:batchGet"
     response = context.call("GET", "serviceusage", path, params={"names": names})

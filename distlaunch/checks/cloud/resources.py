@@ -11,6 +11,7 @@ from distlaunch.checks.cloud.context import TIMEOUT, get_project, not_checked
 from distlaunch.checks.machines import mainland
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.dockerfile import program_problems
+from distlaunch.engines.vertex.iam_policy import read_policy
 from distlaunch.errors import GoogleError, ImageError
 from distlaunch.image.entrypoint import read_config
 from distlaunch.image.reference import Reference
@@ -30,7 +31,6 @@ _ROLES_THAT_PULL = re.compile(
     r"roles/(artifactregistry\..+|owner|editor|viewer|aiplatform\.serviceAgent)"
     r"|(projects|organizations)/.+"
 )
-_POLICY_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def bucket(context: CloudContext, name: str) -> Resource:
     return Resource(
         name=url,
         service="storage",
-        path=f"b/{quote(name, safe='')}",
+        path=bucket_path(name),
         permissions=tuple(f"storage.objects.{verb}" for verb in verbs),
         create=create.format(url),
         bind=f"storage buckets add-iam-policy-binding {url}",
@@ -133,7 +133,7 @@ def repository(target: GoogleRepository) -> Resource:
     return Resource(
         name=str(target),
         service="artifactregistry",
-        path=_repository_path(target),
+        path=repository_path(target),
         permissions=("artifactregistry.repositories.uploadArtifacts",),
         create=_create_repository(target),
         bind=_bind_repository(target),
@@ -157,7 +157,7 @@ def service_account(context: CloudContext, email: str) -> Resource:
     return Resource(
         name=email,
         service="iam",
-        path=f"projects/-/serviceAccounts/{quote(email, safe='@')}",
+        path=account_path(email),
         permissions=("iam.serviceAccounts.actAs",),
         create=f"gcloud iam service-accounts create {name} --project={project}",
         bind=f"iam service-accounts add-iam-policy-binding {email}",
@@ -220,9 +220,13 @@ def service_agent_problems(context: CloudContext, target: GoogleRepository) -> I
     agent = f"service-{number}@gcp-sa-aiplatform.iam.gserviceaccount.com"
     members = {f"serviceAccount:{agent}", "allUsers", "allAuthenticatedUsers"}
     refusal = None
-    for policy in (_project_policy, _repository_policy):
+    places = (
+        ("cloudresourcemanager", f"projects/{quote(target.project, safe='')}"),
+        ("artifactregistry", repository_path(target)),
+    )
+    for service, path in places:
         try:
-            bindings = policy(context, target).get("bindings") or []
+            bindings = read_policy(context.call, service, path).get("bindings") or []
         except GoogleError as problem:
             refusal, bindings = problem, []
         if any(
@@ -240,19 +244,18 @@ def service_agent_problems(context: CloudContext, target: GoogleRepository) -> I
         yield not_checked(f"access of Vertex AI to {target}", refusal)
 
 
-def _project_policy(context: CloudContext, target: GoogleRepository) -> dict[str, Any]:
-    path = f"projects/{quote(target.project, safe='')}:getIamPolicy"
-    body = {"options": {"requestedPolicyVersion": _POLICY_VERSION}}
-    return context.call("POST", "cloudresourcemanager", path, body=body)
+def bucket_path(name: str) -> str:
+    """Return the path of a bucket in Cloud Storage's API."""
+    return f"b/{quote(name, safe='')}"
 
 
-def _repository_policy(context: CloudContext, target: GoogleRepository) -> dict[str, Any]:
-    path = f"{_repository_path(target)}:getIamPolicy"
-    params = {"options.requestedPolicyVersion": _POLICY_VERSION}
-    return context.call("GET", "artifactregistry", path, params=params)
+def account_path(email: str) -> str:
+    """Return the path of a service account, of whichever project, in IAM's API."""
+    return f"projects/-/serviceAccounts/{quote(email, safe='@')}"
 
 
-def _repository_path(target: GoogleRepository) -> str:
+def repository_path(target: GoogleRepository) -> str:
+    """Return the path of a repository in Artifact Registry's API."""
     project = quote(target.project, safe="")
     return f"projects/{project}/locations/{target.location}/repositories/{target.repository}"
 
