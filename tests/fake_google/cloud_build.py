@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from . import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from fake_registry import FakeRegistry
 
@@ -78,7 +78,8 @@ class FakeCloudBuild:
     sources: list[dict[str, tarfile.TarInfo | bytes]] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
     loses_response: bool = False  # to the first call that creates a build
-    refusal: Refused | None = None  # of that call
+    refusals: dict[str, Refused] = field(default_factory=dict)  # of calls as in `calls`
+    on_working: Callable[[], object] = lambda: None  # when a build is seen at work
 
     def __call__(self, method: str, request: Request) -> Any:
         if request.host == "storage.googleapis.com":
@@ -91,6 +92,8 @@ class FakeCloudBuild:
         )
         assert match, request.path
         self.calls.append(f"{method} {match[1]}{match[3] or ''}")
+        if refusal := self.refusals.get(self.calls[-1]):
+            raise refusal
         if match[1] == "defaultServiceAccount":
             return {"serviceAccountEmail": f"projects/demo-project/serviceAccounts/{ACCOUNT}"}
         if method == "POST" and not match[2]:
@@ -107,8 +110,6 @@ class FakeCloudBuild:
 
     def _create(self, body: dict[str, Any]) -> Any:
         Draft202012Validator(BUILD).validate(body)
-        if self.refusal:
-            raise self.refusal
         where = body["source"]["storageSource"]
         self.sources.append(dict(_entries(self.objects[f"{where['bucket']}/{where['object']}"])))
         id = f"0000-{len(self.builds)}"  # noqa: A001 - Google's word
@@ -125,6 +126,7 @@ class FakeCloudBuild:
             build["status"] = "WORKING"
             self.objects[log] = self.log.encode()[:30]
         elif build["status"] == "WORKING":
+            self.on_working()
             self.objects[log] = self.log.encode()
             build |= self.outcome or self._push(build)
 
