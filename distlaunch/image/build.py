@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from distlaunch.image.dockerfile_parser import Dockerfile
     from distlaunch.image.registry.manifests import ImageSettings
 
+_OR_IN_CLOUD = ", or build with --set image.builder=cloud-build"
+
 
 def execute_plan(
     plan: ImagePlan,
@@ -103,7 +105,13 @@ class _Build:
 
     def build_image(self, *, push: bool) -> str | None:
         """Build the whole image; return its digest if it is pushed."""
-        with self._docker() as docker:
+        from distlaunch.docker_client import NoDockerError
+
+        try:
+            docker = self._docker()
+        except NoDockerError as error:
+            raise ImageError(f"{error}{_OR_IN_CLOUD if push else ''}") from error
+        with docker:
             self.show(Notice(f"building the image {self.target}"))
             self._build(docker, self.inputs.dockerfile, self.inputs.files, self.target)
             return _push(docker, self.target) if push else None
@@ -144,7 +152,9 @@ class _Build:
         spec = self.inputs.recipe.environment
         if spec is None:
             template = "the project's templates/Dockerfile.j2"
-            raise ImageError(f"Docker is needed for {template}; {no_docker}") from no_docker
+            raise ImageError(
+                f"Docker is needed for {template}; {no_docker}{_OR_IN_CLOUD}"
+            ) from no_docker
         base = Reference.parse(environment.dockerfile.stages[0].base)
         try:
             warning = f"{no_docker}; assembling the environment of wheels, with pip alone"
@@ -153,7 +163,7 @@ class _Build:
                 layer, settings = install_environment(spec, base, folder, self.progress)
                 return self._append(base, reference, layer, settings)
         except ImageError as error:
-            raise ImageError(f"{error}; with Docker: {no_docker}") from error
+            raise ImageError(f"{error}; with Docker: {no_docker}{_OR_IN_CLOUD}") from error
 
     def _append(
         self, base: Reference, target: Reference, layer: Layer, settings: ImageSettings

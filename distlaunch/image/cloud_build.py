@@ -65,7 +65,7 @@ class CloudBuild:
         return cls(session, job.project or "", job.region or "", job.bucket or "")
 
     def has_image(self, _image: str) -> bool:
-        """Return False: what the registry has is not built."""
+        """Return False: it has no images but those in the registry, which are not built."""
         return False
 
     def push(self, reference: Reference) -> None:

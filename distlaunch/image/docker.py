@@ -113,7 +113,7 @@ class Docker:
                 file = scratch / f"secret-{key}"
                 file.touch(mode=0o600)
                 file.write_text(secret, encoding="utf-8")
-                command.append(f"--secret=id={key},src={file}")
+                command.insert(2, f"--secret=id={key},src={file}")
             self._run_build(command)
 
     def _run_build(self, command: list[str]) -> None:

@@ -123,8 +123,11 @@ def test_cloud_build_builds_the_environment_once(run, build, builds, project):
     (job,) = builds.google.jobs["customJobs"]
     (image,) = (p["containerSpec"]["imageUri"] for p in job["jobSpec"]["workerPoolSpecs"])
     manifests = builds.registry.repository(NAME).manifests
-    layers = [manifests[key][1] for key in (environment["digest"], image.partition("@")[2])]
-    assert len({*layers}) == 2
+    layers = [
+        json.loads(manifests[digest][1])["layers"]
+        for digest in (environment["digest"], image.partition("@")[2])
+    ]
+    assert layers[1][:-1] == layers[0]  # the code is appended here, as always
     # The source is gone; the log is where the console reads it.
     assert [*builds.objects] == [f"{FOLDER}/log-0000-0.txt"]
 
@@ -211,6 +214,7 @@ COPY . /app
 
 @pytest.mark.parametrize("is_own", [False, True])
 def test_the_source_is_what_docker_builds_from(build, builds, project, monkeypatch, is_own):
+    (project / "trainer/task.py").write_text("import distlaunch_trainer\n")  # its wheel is built in
     (project / "trainer/run.sh").write_text("#!/bin/sh\n")
     (project / "trainer/run.sh").chmod(0o755)
     (project / "trainer/link").symlink_to("task.py")
@@ -243,6 +247,7 @@ def test_the_source_is_what_docker_builds_from(build, builds, project, monkeypat
     source.pop(".")
     assert source == files
     assert ("context/trainer/task.py" in files) == is_own
+    assert any(name.endswith(".whl") for name in files)
     assert files["context/requirements.txt"] == (0o644, b"six==1.16.0\n")
     step = builds.builds[0]["steps"][0]
     assert step["args"] == [word.replace("$", "$$") for word in command]
@@ -302,3 +307,15 @@ def test_an_api_that_is_not_needed_may_be_off(run, build, project, builds):
     assert build().code == 0
     builds.google.without = ("cloudbuild.googleapis.com",)
     assert codes(run("check", "--json", cwd=project)) == []
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "templates/Dockerfile.j2"])
+def test_without_docker_the_error_names_cloud_build(build, builds, project, name):
+    (project / name).parent.mkdir(exist_ok=True)
+    (project / name).write_text(OWN + 'CMD ["python"]\n')
+    done = build("--set", "image.builder=auto")
+    assert done.code == 1
+    assert done.err.endswith(", or build with --set image.builder=cloud-build\n")
+    assert "cloud-build" not in build("--no-push").err
+    assert builds.calls == []
+    assert build().code == 0
