@@ -224,7 +224,8 @@ class CloudBuild:
     def _cancel(self, build: dict[str, Any]) -> None:
         """Cancel a build, or log how to do that."""
         try:
-            self._call("POST", f"builds/{build['id']}:cancel", body={}, retry_deadline=5)
+            body = {"projectId": self.project, "id": build["id"]}
+            self._call("POST", f"builds/{build['id']}:cancel", body=body, retry_deadline=5)
         except GoogleError as error:
             place = f"--region={self.region} --project={self.project}"
             remedy = f"run 'gcloud builds cancel {build['id']} {place}'"

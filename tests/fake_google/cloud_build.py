@@ -103,6 +103,7 @@ class FakeCloudBuild:
             return {"builds": [b for b in reversed(self.builds) if tag in b["tags"]]}
         build = next(each for each in self.builds if each["id"] == match[2])
         if match[3]:
+            assert json.loads(request.body) == {"projectId": "demo-project", "id": match[2]}
             build["status"] = "CANCELLED"
         else:
             self._advance(build)
