@@ -152,6 +152,15 @@ _REASONS = (
         "on a project's first job submit again in some minutes, otherwise "
         + grant(_BIND_REPOSITORY, "serviceAccount:{agent}", "roles/artifactregistry.reader"),
     ),
+    _Reason(  # of Cloud Build, whose account reads the source and writes the log
+        r"could not resolve (storage )?source\b.*?(?P<agent>[^\s@]+@[\w.-]*\w) does not have",
+        grant(_BIND_PROJECT, "serviceAccount:{agent}", "roles/storage.objectAdmin"),
+    ),
+    _Reason(  # of Cloud Build, in new projects
+        r"cannot run builds in this region",
+        "build the image once in a region of https://cloud.google.com/build/docs/locations"
+        "#restricted_regions_for_some_projects with 'distlaunch build --set region=REGION'",
+    ),
     _Reason(  # of Artifact Registry, at gcr.io
         r"createOnPush",
         "run 'gcloud artifacts repositories create {host} --repository-format=docker "

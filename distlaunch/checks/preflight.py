@@ -32,7 +32,10 @@ from distlaunch.errors import GoogleError, ImageError, JobFileError
 
 # Imported before any thread starts: two threads that import one package can deadlock.
 from distlaunch.image import plan_image
+from distlaunch.image.build import build_secrets
+from distlaunch.image.cloud_build import API, secrets_refusal
 from distlaunch.image.context import paths
+from distlaunch.image.plan import BuildStrategy
 from distlaunch.image.recipe import read_recipe
 from distlaunch.image.registry import RegistryUnreachable
 from distlaunch.job import machine_catalogue, vertex
@@ -114,7 +117,8 @@ def run_checks(
         if image.files is not None:
             plan, data_problems = data.check_data(launch, request, bundled, image.files, runtime)
             problems += data_problems
-    problems += cloud.result()
+    full_build = image.plan is None or image.plan.strategy == BuildStrategy.CLOUD_BUILD
+    problems += [each for each in cloud.result() if full_build or each.where != API]
     offers = price.compare_machines(request, catalogue, book, today) if options.compare else ()
     return Report(
         request=request,
@@ -283,6 +287,11 @@ def check_image(launch: LaunchRequest, *, offline: bool = False) -> ImageCheck:
     context = plan.inputs.context
     files = frozenset(file.path for file in context.files)
     problems += dockerfile.image_problems(job, plan.inputs)
+    is_full_build = plan.strategy in (BuildStrategy.CLOUD_BUILD, BuildStrategy.DOCKER)
+    in_cloud = is_full_build and job.image.builder == "cloud-build"
+    if mounted := build_secrets(plan.inputs) if in_cloud else {}:
+        secret = secrets_refusal(mounted)
+        problems.append(error("cloud-build-secrets", secret.where, secret.what, secret.remedy))
     if large := context.report():
         problems.append(warning("context-large", "image.include", large.what, large.remedy))
     if pointers := context.lfs_pointers:

@@ -211,6 +211,9 @@ def _image_lines(report: Report) -> Iterator[str]:
         yield f"{image.reason}: nothing to send"
     elif image.strategy == "append":
         yield f"{image.reason}: a layer with {_content(image)} is sent, without Docker"
+    elif image.strategy == "cloud-build":
+        what = f"a full build by Cloud Build, billed by build minute, with {_content(image)}"
+        yield f"{image.reason}: {what}"
     else:
         yield f"{image.reason}: a full build, then a layer with {_content(image)}"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import error, warning
 from distlaunch.errors import ImageError, JobFileError
-from distlaunch.image.reference import Reference
+from distlaunch.image.reference import Reference, is_google
 from distlaunch.job import vertex
 from distlaunch.job.vertex.view import job_request
 
@@ -87,6 +87,24 @@ def no_region() -> Problem:
     return error("no-region", "region", "no region set", remedy)
 
 
+def cloud_build_problems(job: Job, *, is_for_emulator: bool = False) -> Iterator[Problem]:
+    """Yield why Cloud Build cannot build the image of a job that requests it."""
+    repository = job.image.repository
+    if job.image.builder != "cloud-build" or repository is None or not vertex.needs_image(job):
+        return
+    builder, here = "image.builder", "build on this machine with --set image.builder=auto"
+    if is_for_emulator:
+        yield error("cloud-build-emulator", builder, "an emulator has no Cloud Build", here)
+    if job.bucket is None:
+        what = "no bucket set for the source and the log of Cloud Build"
+        yield error("cloud-build-bucket", "bucket", what, "set bucket: gs://BUCKET")
+    host = Reference.parse(repository).host
+    if not is_google(host):
+        what = f"Cloud Build pushes to Artifact Registry only, and the repository is in {host}"
+        remedy = f"set image.repository: REGION-docker.pkg.dev/PROJECT/REPOSITORY/NAME, or {here}"
+        yield error("cloud-build-registry", builder, what, remedy)
+
+
 def no_slurm_folder() -> Problem:
     """Return the problem of a job on Slurm, or of a command, without a folder for jobs."""
     remedy = "set slurm: {folder: /shared/jobs}, a folder that all nodes share"
@@ -114,6 +132,7 @@ def _missing_settings(launch: LaunchRequest) -> Iterator[Problem]:
         if launch.job_dir_of("ID") is None:
             remedy = "set bucket: gs://BUCKET or --job-dir gs://BUCKET/FOLDER"
             yield error("no-job-dir", "bucket", "no bucket set for the job's output", remedy)
+        yield from cloud_build_problems(job, is_for_emulator=launch.is_for_emulator)
 
 
 def _image_name_problems(launch: LaunchRequest) -> Iterator[Problem]:

@@ -129,6 +129,7 @@ def _notes(job: Job, code: CodeFiles | None, answer: str) -> Iterator[tuple[str,
     left_out = [name for name in _CLOUD_SETTINGS if getattr(job, name)]
     left_out += ["machine"] if any(pool and pool.machine.type for pool in job.cluster.pools) else []
     left_out += ["image.repository"] if job.image.repository else []
+    left_out += ["image.builder"] if job.image.builder != "auto" else []
     left_out += ["scheduling.strategy"] if job.scheduling.strategy != "STANDARD" else []
     if left_out:
         yield "left out", f"{', '.join(left_out)}: of Vertex AI"

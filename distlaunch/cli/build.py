@@ -11,6 +11,9 @@ from distlaunch.cli import options
 
 if TYPE_CHECKING:
     from distlaunch.cli.settings import Settings
+    from distlaunch.image.cloud_build import CloudBuild
+    from distlaunch.job.model import Job
+    from distlaunch.ui.console import Console
 
 
 @click.command("build")
@@ -25,14 +28,16 @@ def command(settings: Settings, /, *, no_push: bool, overrides: tuple[str, ...])
     """Build and push the image of distlaunch.yaml, and print it by its digest.
 
     Nothing is sent that the registry has. Docker is needed only for an environment that is not
-    there yet, or a Dockerfile of your own.
+    there yet, or a Dockerfile of your own; Cloud Build can build these in its place.
 
     \b
       distlaunch build
+      distlaunch build --set image.builder=cloud-build
       docker run --rm $(distlaunch build --no-push) --help
     """  # noqa: D301 - click wants the character that this is an escape for
     from distlaunch.checks.project import dockerfile
     from distlaunch.image import execute_plan, plan_image
+    from distlaunch.image.plan import BuildStrategy
     from distlaunch.job.load import load_job
     from distlaunch.ui.progress_view import ProgressView
 
@@ -48,6 +53,22 @@ def command(settings: Settings, /, *, no_push: bool, overrides: tuple[str, ...])
     if report:
         console.log(report.line, "warning")
     view = ProgressView(console, ["image"])
-    image = execute_plan(plan, view.handle, push=not no_push, progress=console.progress)
+    in_cloud = plan.strategy == BuildStrategy.CLOUD_BUILD
+    cloud_build = _connect_cloud_build(loaded.job, console) if in_cloud else None
+    image = execute_plan(
+        plan, view.handle, push=not no_push, progress=console.progress, cloud_build=cloud_build
+    )
     console.result(image)
     return 0
+
+
+def _connect_cloud_build(job: Job, console: Console) -> CloudBuild:
+    """Return the Cloud Build of a job; JobFileError is raised if a required setting is missing."""
+    from distlaunch.checks.required_fields import raise_if_incomplete
+    from distlaunch.engines.vertex.client import connect
+    from distlaunch.image.cloud_build import CloudBuild
+    from distlaunch.job.launch import LaunchRequest
+
+    job = options.with_gcloud_defaults(job)
+    raise_if_incomplete(LaunchRequest(Path.cwd(), job))
+    return CloudBuild.of(job, connect(project=job.project, show_message=console.log))

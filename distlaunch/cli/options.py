@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from distlaunch.cli.settings import Settings
     from distlaunch.job.launch import LaunchRequest
+    from distlaunch.job.model import Job
     from distlaunch.submit.lookup import JobLocator
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
@@ -195,7 +196,6 @@ def check_notify(notify: str | None, *, detach: bool) -> None:
 
 def load_launch(options: LaunchOptions) -> tuple[LaunchRequest, list[str]]:
     """Read the job of `launch_options`; return what to launch, and notes to print as warnings."""
-    from distlaunch.engines.vertex import auth
     from distlaunch.job.launch import LaunchRequest, job_dir_in, replace_job_dir
     from distlaunch.job.load import load_job
 
@@ -218,11 +218,7 @@ def load_launch(options: LaunchOptions) -> tuple[LaunchRequest, list[str]]:
     if job.is_on_slurm:
         _reject_cloud_options(options)
     else:
-        job = replace(
-            job,
-            project=options.project or job.project or auth.default_project(),
-            region=job.region or auth.default_region(),
-        )
+        job = with_gcloud_defaults(replace(job, project=options.project or job.project))
     job_dir = job_dir_in(words) or options.job_dir or job_dir_in(job.args)
     if job_dir:
         check = _check_shared_folder if job.is_on_slurm else _check_bucket_folder
@@ -281,6 +277,14 @@ def _with_fitting_timeout(
             f"most {max_cost:g} {choices[0].cost.currency}"
         )
     return fitting
+
+
+def with_gcloud_defaults(job: Job) -> Job:
+    """Return a job with gcloud's project and region where it has none."""
+    from distlaunch.engines.vertex import auth
+
+    project, region = job.project or auth.default_project(), job.region or auth.default_region()
+    return replace(job, project=project, region=region)
 
 
 def follow_options(command: _Command) -> _Command:

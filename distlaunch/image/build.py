@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,16 +12,25 @@ from distlaunch.errors import ImageError, os_reason
 from distlaunch.events import Event, Notice
 from distlaunch.image.layers import Layer, code_layer
 from distlaunch.image.pip_secrets import dockerfile_secrets, pip_secrets
-from distlaunch.image.plan import BuildInputs, Environment, ImagePlan, with_secrets
+from distlaunch.image.plan import (
+    BuildInputs,
+    BuildStrategy,
+    Environment,
+    ImagePlan,
+    with_secrets,
+)
 from distlaunch.image.reference import Reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from distlaunch.image.cloud_build import CloudBuild
     from distlaunch.image.context import ContextFile
     from distlaunch.image.docker import Docker
     from distlaunch.image.dockerfile_parser import Dockerfile
     from distlaunch.image.registry.manifests import ImageSettings
+
+_OR_IN_CLOUD = ", or build with --set image.builder=cloud-build"
 
 
 def execute_plan(
@@ -30,12 +39,14 @@ def execute_plan(
     *,
     push: bool = True,
     progress: Callable[[str], None] = lambda _: None,
+    cloud_build: CloudBuild | None = None,
 ) -> str:
     """Build and push what is missing of an image, and return its URI.
 
     `show` is called with a notice for each step, `progress` with a line that replaces the one
     before. Unless `push` is true, Docker has the image afterwards, by its tag, and the registry is
-    left alone. ImageError is raised with the remedy if something fails.
+    left alone. `cloud_build` builds a plan for it. ImageError is raised with the remedy if
+    something fails.
     """
     if plan.inputs is None:
         if not push:
@@ -44,7 +55,8 @@ def execute_plan(
             with Docker(show, progress) as docker:
                 docker.pull([str(plan.reference)])
         return str(plan.reference)
-    build = _Build(plan.inputs, plan.reference, show, progress)
+    in_cloud = plan.strategy == BuildStrategy.CLOUD_BUILD
+    build = _Build(plan.inputs, plan.reference, show, progress, cloud_build if in_cloud else None)
     environment = plan.inputs.environment
     try:
         digest = plan.digest if push else None
@@ -65,6 +77,7 @@ class _Build:
     target: Reference
     show: Callable[[Event], None]
     progress: Callable[[str], None]
+    cloud_build: CloudBuild | None = None  # in place of Docker
 
     def append_code(self, environment: Environment, digest: str) -> str:
         """Append the code to an environment that the registry has; return the image's digest."""
@@ -76,7 +89,7 @@ class _Build:
             return self._append(self.target.with_digest(digest), self.target, layer, code)
 
     def push_environment(self, environment: Environment) -> str:
-        """Build the environment with Docker or of wheels; return its digest."""
+        """Build the environment with Docker, Cloud Build or of wheels; return its digest."""
         from distlaunch.docker_client import NoDockerError
 
         reference = self.target.with_tag(environment.tag)
@@ -91,28 +104,36 @@ class _Build:
             return _push(docker, reference)
 
     def build_image(self, *, push: bool) -> str | None:
-        """Build the whole image in Docker; return its digest if it is pushed."""
-        with self._docker() as docker:
+        """Build the whole image; return its digest if it is pushed."""
+        from distlaunch.docker_client import NoDockerError
+
+        try:
+            docker = self._docker()
+        except NoDockerError as error:
+            raise ImageError(f"{error}{_OR_IN_CLOUD if push else ''}") from error
+        with docker:
             self.show(Notice(f"building the image {self.target}"))
             self._build(docker, self.inputs.dockerfile, self.inputs.files, self.target)
             return _push(docker, self.target) if push else None
 
-    def _docker(self) -> Docker:
+    def _docker(self) -> Docker | CloudBuild:
         from distlaunch.image.docker import Docker
 
+        if self.cloud_build:
+            return replace(self.cloud_build, show=self.show, progress=self.progress)
         return Docker(self.show, self.progress)
 
     def _build(
-        self, docker: Docker, dockerfile: Dockerfile, files: Sequence[ContextFile], tag: Reference
+        self,
+        docker: Docker | CloudBuild,
+        dockerfile: Dockerfile,
+        files: Sequence[ContextFile],
+        tag: Reference,
     ) -> None:
         """Build a Dockerfile with pip's settings as secrets: in the pip steps of a rendered one."""
         folder, environment = self.inputs.folder, self.inputs.environment
-        if environment is None:
-            secrets = dockerfile_secrets() if "type=secret" in dockerfile.text else {}
-        else:
-            copied = [(folder / file.path).read_bytes() for file in environment.project_files]
-            texts = [dockerfile.text, *(data.decode(errors="replace") for data in copied)]
-            secrets = pip_secrets(texts)
+        secrets = build_secrets(self.inputs)
+        if environment:
             if secrets and not docker.has_buildkit:
                 raise ImageError(
                     "pip's settings on this machine (package index, certificate or login) are "
@@ -131,7 +152,9 @@ class _Build:
         spec = self.inputs.recipe.environment
         if spec is None:
             template = "the project's templates/Dockerfile.j2"
-            raise ImageError(f"Docker is needed for {template}; {no_docker}") from no_docker
+            raise ImageError(
+                f"Docker is needed for {template}; {no_docker}{_OR_IN_CLOUD}"
+            ) from no_docker
         base = Reference.parse(environment.dockerfile.stages[0].base)
         try:
             warning = f"{no_docker}; assembling the environment of wheels, with pip alone"
@@ -140,7 +163,7 @@ class _Build:
                 layer, settings = install_environment(spec, base, folder, self.progress)
                 return self._append(base, reference, layer, settings)
         except ImageError as error:
-            raise ImageError(f"{error}; with Docker: {no_docker}") from error
+            raise ImageError(f"{error}; with Docker: {no_docker}{_OR_IN_CLOUD}") from error
 
     def _append(
         self, base: Reference, target: Reference, layer: Layer, settings: ImageSettings
@@ -148,6 +171,15 @@ class _Build:
         from distlaunch.image.registry.client import append_layers
 
         return append_layers(base, target, [layer], settings, progress=self.progress)
+
+
+def build_secrets(inputs: BuildInputs) -> dict[str, str]:
+    """Return what the steps of a build may mount, by its id: pip's settings of this machine."""
+    environment, text = inputs.environment, inputs.dockerfile.text
+    if environment is None:
+        return dockerfile_secrets() if "type=secret" in text else {}
+    copied = [(inputs.folder / file.path).read_bytes() for file in environment.project_files]
+    return pip_secrets([text, *(data.decode(errors="replace") for data in copied)])
 
 
 @contextlib.contextmanager
@@ -162,7 +194,7 @@ def _scratch_folder() -> Iterator[Path]:
         ) from error
 
 
-def _push(docker: Docker, reference: Reference) -> str:
+def _push(docker: Docker | CloudBuild, reference: Reference) -> str:
     """Push an image; return its digest."""
     from distlaunch.image.registry.client import Registry
 

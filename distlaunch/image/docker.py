@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 
 
 _SILENCE = 600  # seconds without an event of a push or a pull
-_LAST_LINES = 40  # of a build that failed; BuildKit repeats those of the step
+LAST_LINES = 40  # of a build that failed; BuildKit repeats those of the step
 _LONGEST = 600  # characters of a message
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+BUILD_ENV = {"BUILDKIT_PROGRESS": "plain", "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
 _STEP = re.compile(r"(?:#\d+ \[(?:[^\]]+ )?|Step )(\d+/\d+)(?:\]| :) (.*)")
 _FAILED_STEP = re.compile(r"#\d+ (?=ERROR: )")  # of BuildKit, whose output has a time on each line
 _OUTPUT = re.compile(r"#\d+ \d+\.\d+ (.*)")
@@ -106,31 +107,20 @@ class Docker:
         self.pull(dockerfile.bases)
         with tempfile.TemporaryDirectory(prefix="distlaunch-") as name:
             scratch = Path(name)
-            (scratch / "Dockerfile").write_text(dockerfile.text, encoding="utf-8")
-            # The files are already selected: no other ignore file applies.
-            (scratch / "Dockerfile.dockerignore").touch()
-            _copy_files(folder, files, scratch / "context")
-            command = [self._command, "build", f"--platform={PLATFORM}", f"--tag={tag}"]
-            command += [f"--file={scratch}/Dockerfile"]
-            command += [
-                f"--build-arg={name}={value}" for name, value in dockerfile.build_args.items()
-            ]
+            write_source(dockerfile, folder, files, scratch)
+            command = [self._command, *build_words(dockerfile, tag, f"{scratch}/")]
             for key, secret in secrets.items():
                 file = scratch / f"secret-{key}"
                 file.touch(mode=0o600)
                 file.write_text(secret, encoding="utf-8")
-                command.append(f"--secret=id={key},src={file}")
-            self._run_build([*command, f"{scratch}/context"])
+                command.insert(2, f"--secret=id={key},src={file}")
+            self._run_build(command)
 
     def _run_build(self, command: list[str]) -> None:
-        env = os.environ | {
-            "DOCKER_BUILDKIT": "1" if self.has_buildkit else "0",
-            "BUILDKIT_PROGRESS": "plain",
-            "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
-        }
+        env = os.environ | BUILD_ENV | {"DOCKER_BUILDKIT": "1" if self.has_buildkit else "0"}
         env.pop("BUILDX_BUILDER", None)  # its images may not be in Docker
         steps: set[str] = set()  # BuildKit prints a step again where its output continues
-        tail: deque[str] = deque(["no output"], maxlen=_LAST_LINES)
+        tail: deque[str] = deque(["no output"], maxlen=LAST_LINES)
 
         def show(line: str) -> None:
             line = _ESCAPES.sub("", line)
@@ -270,6 +260,26 @@ def _has_buildkit(command: str) -> bool:
         check=False,
     )
     return "--secret" in done.stdout
+
+
+def build_words(dockerfile: Dockerfile, tag: Reference, source: str = "") -> list[str]:
+    """Return docker's arguments to build what `write_source` wrote into a folder."""
+    arguments = dockerfile.build_args.items()
+    return [
+        *("build", f"--platform={PLATFORM}", f"--tag={tag}", f"--file={source}Dockerfile"),
+        *(f"--build-arg={name}={value}" for name, value in arguments),
+        f"{source}context",
+    ]
+
+
+def write_source(
+    dockerfile: Dockerfile, folder: Path, files: Iterable[ContextFile], source: Path
+) -> None:
+    """Write a Dockerfile and its context into an empty folder."""
+    (source / "Dockerfile").write_text(dockerfile.text, encoding="utf-8")
+    # The files are already selected: no other ignore file applies.
+    (source / "Dockerfile.dockerignore").touch()
+    _copy_files(folder, files, source / "context")
 
 
 def _copy_files(folder: Path, files: Iterable[ContextFile], target: Path) -> None:

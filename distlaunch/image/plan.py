@@ -39,6 +39,7 @@ class BuildStrategy(str, Enum):
     UP_TO_DATE = "nothing"  # the registry has the image
     APPEND = "append"  # the registry has the environment: a layer with the code is appended
     DOCKER = "docker"  # Docker builds the environment (or pip without Docker), or all of it
+    CLOUD_BUILD = "cloud-build"  # Cloud Build builds the environment, or all of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,9 @@ def plan_image(
         return pin_bases(dockerfile, bases)
 
     inputs = _read_inputs(job, folder, pin)
-    compare = partial(_compare_with_registry, repository, inputs)
+    in_cloud = image.builder == "cloud-build"
+    full_build = BuildStrategy.CLOUD_BUILD if in_cloud else BuildStrategy.DOCKER
+    compare = partial(_compare_with_registry, repository, inputs, full_build)
     return _within(timeout, repository.name, compare)
 
 
@@ -249,7 +252,9 @@ def _look_up_bases(bases: Iterable[str]) -> Mapping[str, str]:
     return pinned
 
 
-def _compare_with_registry(repository: Reference, inputs: BuildInputs) -> ImagePlan:
+def _compare_with_registry(
+    repository: Reference, inputs: BuildInputs, full_build: BuildStrategy
+) -> ImagePlan:
     reference = repository.with_tag(inputs.tag)
     tags = [inputs.tag, *([inputs.environment.tag] if inputs.environment else [])]
     digest, *rest = _look_up_digests(repository, *tags)
@@ -259,7 +264,7 @@ def _compare_with_registry(repository: Reference, inputs: BuildInputs) -> ImageP
     elif environment:
         strategy, reason = BuildStrategy.APPEND, "the registry has the environment, not this code"
     else:
-        digest, strategy = None, BuildStrategy.DOCKER
+        digest, strategy = None, full_build
         reason = (
             "the registry has no environment of this base image and these requirements"
             if inputs.environment

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 TaskType = Literal["chief", "worker", "ps", "evaluator"]
 Strategy = Literal["STANDARD", "SPOT", "FLEX_START"]
 EngineName = Literal["vertex", "slurm"]
+Builder = Literal["auto", "cloud-build"]
 Scale = Literal["linear", "log", "reverse_log"]
 OnStockout = Literal["next-machine", "next-region", "fail"]
 
@@ -222,7 +223,8 @@ class Image:
     `include` are copied besides the module's package, and `allow_secrets` are files that only look
     like secrets. The user's own `dockerfile` replaces `base`, `requirements` and `include`; it is
     built up to the stage `target`, the last one by default, with the values `build_args` of its
-    ARGs. With the `uri` of an existing image, nothing is built.
+    ARGs. With the `uri` of an existing image, nothing is built. The `builder` is Docker, or pip
+    without Docker (auto), or Google's Cloud Build.
     """
 
     repository: str | None = None
@@ -234,6 +236,7 @@ class Image:
     target: str | None = None
     build_args: Mapping[str, str] = field(default_factory=dict)
     uri: str | None = None
+    builder: Builder = "auto"
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,7 @@ class ImageSection(Section):
     target: StageName | None = None
     build_args: Annotated[dict[ArgumentName, Text] | None, or_default(dict)] = None
     uri: ImageName | None = None
+    builder: Annotated[str, one_of("auto", "cloud-build")] = "auto"
 
 
 def _parse_replicas(value: Any) -> int | None:

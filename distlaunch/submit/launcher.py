@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from distlaunch.engines.api import Engine, JobStatus, Request
     from distlaunch.engines.code_files import CodeFiles
+    from distlaunch.engines.vertex.client import Session
     from distlaunch.events import Event, Level, ShowMessage
     from distlaunch.image import ImagePlan
     from distlaunch.job.launch import LaunchRequest
@@ -144,8 +145,15 @@ class Launcher:
         launch, code, image = plan.launch, plan.code, None
         if plan.image:
             from distlaunch.image import execute_plan
+            from distlaunch.image.cloud_build import CloudBuild
 
-            image = execute_plan(plan.image, self._on_event, progress=progress)
+            session: Session | None = getattr(self.engine, "session", None)  # of Vertex AI
+            image = execute_plan(
+                plan.image,
+                self._on_event,
+                progress=progress,
+                cloud_build=CloudBuild.of(launch.job, session) if session else None,
+            )
         return self._launch(
             tuple(self._choices(launch, image, code)),
             launch_id=plan.launch_id,

@@ -15,6 +15,11 @@ ROW = re.compile(r"\| `([a-z-]+)` \| (E|W|E, W) \|")
 REPORTED = re.compile(r'\b(?:error|warning|report)\(\s*"([a-z-]+)"')
 # Tested elsewhere: they need TensorFlow, much data or running jobs, or occur when a job is read.
 ELSEWHERE = {
+    # See tests/cli/test_cloud_build.py.
+    "cloud-build-bucket",
+    "cloud-build-emulator",
+    "cloud-build-registry",
+    "cloud-build-secrets",
     "context-large",
     "job-file-invalid",
     "no-credentials",

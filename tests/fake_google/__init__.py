@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3 import HTTPResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -93,6 +94,8 @@ class FakeGoogle:
     failures: Mapping[str, int | str] = field(default_factory=dict)
     # By the end of a path: a response, an exception, or a function that returns one.
     answers: Mapping[str, Any] = field(default_factory=dict)
+    # Further services: each returns its answer, bytes or JSON, or None for what is not its own.
+    services: list[Callable[[str, Request], Any]] = field(default_factory=list)
     jobs: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     requests: list[Request] = field(default_factory=list)
     routes: ClassVar[tuple[tuple[str, str, str], ...]] = ROUTES
@@ -125,13 +128,17 @@ class FakeGoogle:
             response.status_code = 200
         except Refused as refused:
             response.status_code, answer = refused.code, refused.body
-        response.raw = io.BytesIO(json.dumps(answer).encode())
+        content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        response.raw = HTTPResponse(io.BytesIO(content), preload_content=False)
         return response
 
     def _answer(self, method: str, request: Request) -> Any:
         for end, answer in self.answers.items():
             if request.path.endswith(end):
                 return _given(answer)
+        for respond in self.services:
+            if (answer := respond(method, request)) is not None:
+                return answer
         service = re.sub(r"^[a-z0-9-]+-(?=aiplatform\.)", "", request.host).partition(".")[0]
         for kind, verb, pattern in self.routes:
             match = re.fullmatch(pattern, f"{service}{request.path}")

@@ -143,7 +143,8 @@ def project_problems(context: CloudContext) -> Iterator[Problem]:
 def api_problems(context: CloudContext, *, with_images: bool) -> Iterator[Problem]:
     """Yield the APIs that are not enabled, of Artifact Registry only with the job's images."""
     project = context.request.project
-    apis = (*APIS, "artifactregistry") if with_images else APIS
+    apis = [*APIS, "artifactregistry"] if with_images else [*APIS]
+    apis += ["cloudbuild"] if context.launch.job.image.builder == "cloud-build" else []
     names = [f"projects/{project}/services/{api}.googleapis.com" for api in apis]
     path = f"projects/{context.project}/services:batchGet"
     response = context.call("GET", "serviceusage", path, params={"names": names})

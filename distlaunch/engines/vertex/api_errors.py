@@ -52,6 +52,7 @@ _ROLES = {
     "storage.objects.list": "roles/storage.objectViewer",
     "storage.buckets.get": "roles/storage.legacyBucketReader",
     "storage": "roles/storage.objectAdmin",
+    "cloudbuild": "roles/cloudbuild.builds.editor",
     "serviceusage.services.use": "roles/serviceusage.serviceUsageConsumer",
     "serviceusage": "roles/serviceusage.serviceUsageViewer",
     "iam": "roles/iam.serviceAccountUser",

@@ -41,6 +41,7 @@ _PREFIXES = {
     "aiplatform": "/v1/",
     "artifactregistry": "/v1/",
     "cloudbilling": "/v1/",
+    "cloudbuild": "/v1/",
     "cloudresourcemanager": "/v3/",
     "compute": "/compute/v1/",
     "iam": "/v1/",

@@ -41,6 +41,22 @@ def read(session: Session, uri: str) -> bytes | None:
     return content
 
 
+def upload(session: Session, path: Path, uri: str) -> None:
+    """Upload a file as ``gs://BUCKET/PATH``; GoogleError is raised if it cannot be written."""
+    from google.cloud.storage import Blob
+
+    with _errors_of(session, uri, "written"):
+        Blob.from_uri(uri, _client(session)).upload_from_filename(path, retry=_retry())
+
+
+def delete(session: Session, uri: str) -> None:
+    """Delete a file ``gs://BUCKET/PATH``; GoogleError is raised if it cannot be deleted."""
+    from google.cloud.storage import Blob
+
+    with _errors_of(session, uri, "deleted"):
+        Blob.from_uri(uri, _client(session)).delete(retry=_retry())
+
+
 def list_files(session: Session, folder: str) -> list[Any]:
     """Return the files (``google.cloud.storage.Blob``) in a folder ``gs://BUCKET/PATH``.
 
@@ -136,7 +152,7 @@ def _checksum(path: Path) -> str:
 
 
 @contextmanager
-def _errors_of(session: Session, uri: str) -> Iterator[None]:
+def _errors_of(session: Session, uri: str, action: str = "read") -> Iterator[None]:
     """Raise GoogleError for what Google's client raises."""
     from google.api_core.exceptions import GoogleAPICallError, RetryError
     from google.auth.exceptions import GoogleAuthError
@@ -151,4 +167,4 @@ def _errors_of(session: Session, uri: str) -> Iterator[None]:
     except GoogleAuthError as error:
         raise token_error(error, session.credentials) from error
     except (RetryError, RequestException) as error:
-        raise RetryableError(f"{uri}: cannot be read ({root_cause(error)})") from error
+        raise RetryableError(f"{uri}: cannot be {action} ({root_cause(error)})") from error
