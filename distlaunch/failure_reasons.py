@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 KEPT_LINES = 10  # of the task that failed first
+IDLE_CODE = 80
+"""The exit code of tasks that `stop_if` stopped, of the trainer's stop_signal.py."""
+
 _MAX_LINE = 400  # characters of a line that are quoted
 _CORRECT_ARGS = "correct args in distlaunch.yaml or after '--'; 'distlaunch check' verifies them"
 _FOOTER = "To find out more about why your job exited"  # Vertex AI's link to the log
@@ -27,6 +30,10 @@ class Cause(NamedTuple):
 TIMED_OUT = Cause(
     "the job ran longer than its timeout",
     "submit with a longer scheduling.timeout and --job-dir of this job: it resumes there",
+)
+IDLE = Cause(
+    "the GPUs were idle (stop_if)",
+    "find out what the steps wait for, then run it again with --job-dir of this job: it resumes",
 )
 PREEMPTED = Cause(
     "the machine was preempted",
@@ -261,6 +268,8 @@ _CAUSES = (
         "the cluster did not form: a task did not come",
         "see the log of the missing task with --task; check machines and network",
     ),
+    # the trainer: stopping.py
+    _Known(r"stopped: gpu use below .+ \(stop_if\)", *IDLE),
     # the trainer: step_watchdog.py
     _Known(
         r"no step has ended for",

@@ -131,7 +131,7 @@ def _variables(job: Job, role: PoolRole, pool: Pool) -> Iterator[dict[str, Any]]
     variables: Mapping[str, str] = replica_environment(addresses, task, job_id=name, job_dir=folder)
     yield {"name": _INDEX, "valueFrom": {"fieldRef": {"fieldPath": _INDEX_ANNOTATION}}}
     program = dict(pool.program.env) if pool.program else {}
-    for key, value in {**job.env, **program}.items():
+    for key, value in {**job.task_env, **program}.items():
         yield {"name": key, "value": _escape(value)}
     for key, value in variables.items():
         yield {"name": key, "value": _with_index(value) if key in _WITH_INDEX else value}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.figures import Figures
 from distlaunch.summary import PARTS, describe
 from distlaunch.text import Table, duration, plural
 from distlaunch.timestamps import clock_time
@@ -31,6 +32,7 @@ _NOT_COMPARED = (
     "job_dir",
     "bytes",
     "cost",
+    "figures",
     "error",
     "summary",
 )
@@ -64,6 +66,7 @@ def whole(view: RunView) -> list[str | Table]:
         ("waited", "" if view.waited is None else duration(view.waited)),
         ("took", "" if view.seconds is None else duration(view.seconds)),
         ("cost", _cost(view.cost, has_ended=view.ended is not None)),
+        ("figures", "; ".join(Figures(view.figures).parts())),
         ("command", view.command),
         ("program", " ".join(" ".join(view.configuration.get("program", [])).split())),
         ("image", view.image or ""),
