@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 KEPT_LINES = 10  # of the task that failed first
-IDLE_CODE = 80
-"""The exit code of tasks that `stop_if` stopped, of the trainer's stop_signal.py."""
-
 _MAX_LINE = 400  # characters of a line that are quoted
 _CORRECT_ARGS = "correct args in distlaunch.yaml or after '--'; 'distlaunch check' verifies them"
 _FOOTER = "To find out more about why your job exited"  # Vertex AI's link to the log

@@ -27,7 +27,8 @@ DEFAULT_REQUIREMENTS = "requirements.txt"
 LONGEST_NAME = 63  # characters in a label's value
 DEFAULT_MODULE = "trainer.task"
 FIT_MODULE = "distlaunch_trainer.fit"  # runs a script that calls Keras's fit()
-STOP_IF = "DISTLAUNCH_STOP_IF"
+STOP_IF = "DISTLAUNCH_STOP_IF"  # the variable of the trainer
+IDLE_CODE = 80  # the exit code of tasks that `stop_if` stopped, as the trainer has it
 JOB_NAME = r"[a-z][a-z0-9_-]{0,62}"
 _TASK_NAME = re.compile(r"(worker|ps|evaluator):(0|[1-9][0-9]*)", re.ASCII)
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from distlaunch.events import Notice
-from distlaunch.failure_reasons import IDLE, IDLE_CODE
+from distlaunch.failure_reasons import IDLE
+from distlaunch.job.model import IDLE_CODE
 from distlaunch.local.task_process import NOT_FOUND, NOT_RUNNABLE
 
 if TYPE_CHECKING:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _LOOK = 0.2  # seconds that a frame of the spinner is shown
 _FRAMES = "|/-\\"  # of the spinner
 _CELLS = 12  # characters of the bar
+_NEW_FIGURES = 120.0  # seconds in which figures have the cost that the job has now
 _WAITING = {  # what is shown in a state in which a job writes no lines
     "QUEUED": "queued",
     "PENDING": "waiting for machines",
@@ -193,7 +194,9 @@ class ProgressView:
         """Show the newest figures in the progress line, or elsewhere in a line a minute."""
         is_in_progress = self.is_live and self.console.has_progress
         if self._figures.add(event.task, event.event, self._training_tasks):
-            parts = [*self._figures.parts(with_speed=not is_in_progress), self.cost()]
+            is_new = time.time() - (as_number(event.event.get("time")) or 0) < _NEW_FIGURES
+            cost = self.cost() if is_new else ""
+            parts = [*self._figures.parts(with_speed=not is_in_progress), cost]
             self._figures_text = " · ".join(filter(None, parts))
             if not is_in_progress:
                 self.console.log(f"figures: {'; '.join(filter(None, parts))}")

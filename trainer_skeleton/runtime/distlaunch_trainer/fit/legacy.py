@@ -24,7 +24,7 @@ import tf_keras
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.errors import ModelError, StorageError, summarize
 from distlaunch_trainer.loop.callbacks import append_to_log
-from distlaunch_trainer.stopping import stop_error, vote_to_stop
+from distlaunch_trainer.loop.stopping import stop_error, vote_to_stop
 from distlaunch_trainer.task.storage import (
     explained,
     join,

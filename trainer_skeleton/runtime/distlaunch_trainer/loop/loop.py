@@ -17,7 +17,6 @@ from distlaunch_trainer.input.batches import Data, Reader
 from distlaunch_trainer.input.data_setup import TrainingData
 from distlaunch_trainer.model.learning_rate import rate_of_last_step
 from distlaunch_trainer.saving.checkpoints import Checkpoint
-from distlaunch_trainer.stopping import vote_to_stop
 from distlaunch_trainer.task.step_watchdog import StepWatchdog
 from distlaunch_trainer.training_state import Progress
 
@@ -25,6 +24,7 @@ from .evaluator import Evaluator
 from .loop_options import LoopOptions, StepTools, TaskServices
 from .run_state import RunState
 from .step_runner import AgreedHooks, Runner, StepRunner
+from .stopping import vote_to_stop
 
 
 class Loop:
@@ -71,7 +71,8 @@ class Loop:
 
         After a stop signal, or of idle GPUs, it raises `TrainingStopped`; the chief has saved then.
         """
-        with self._watchdog, self._services.report.figures.training(self.functions.timer):
+        timer = self.functions.timer
+        with self._watchdog, self._services.report.figures.training(timer and timer.shares_since):
             return self._run()
 
     def _run(self) -> Progress:

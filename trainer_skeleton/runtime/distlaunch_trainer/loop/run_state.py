@@ -21,11 +21,11 @@ from distlaunch_trainer.model.variable_names import stable_names, unique_names
 from distlaunch_trainer.report.report import epoch_record
 from distlaunch_trainer.saving.checkpoints import Checkpoint
 from distlaunch_trainer.step.step_functions import StepFunctions
-from distlaunch_trainer.stopping import stop_error
 from distlaunch_trainer.training_state import Progress, RunOptions, TrainingState
 
 from .callbacks import Callbacks, templates
 from .loop_options import LoopOptions, TaskServices
+from .stopping import stop_error
 
 
 class RunState:

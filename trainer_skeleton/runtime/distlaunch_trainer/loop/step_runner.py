@@ -15,11 +15,11 @@ from distlaunch_trainer.input.batches import Reader
 from distlaunch_trainer.input.order.plan import end_of_similar_steps
 from distlaunch_trainer.keras_compat.keras_random import unsaved_draws
 from distlaunch_trainer.step.step_functions import MAX_SKIPPED, Execution
-from distlaunch_trainer.stopping import vote_to_stop
 from distlaunch_trainer.task.step_watchdog import StepWatchdog
 
 from .loop_options import LoopOptions, StepTools, TaskServices
 from .run_state import RunState
+from .stopping import vote_to_stop
 
 _SECONDS_PER_EXECUTION = 0.25
 _MAX_STEPS = 50

@@ -10,18 +10,15 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from distlaunch_trainer.task import messages
 from distlaunch_trainer.task.events import append_event
 
 from .utilization import Utilization
-
-if TYPE_CHECKING:  # servers, which report too, have no steps
-    from distlaunch_trainer.step.step_timing import StepTimer
 
 STOP_IF = "DISTLAUNCH_STOP_IF"
 """The variable with ``gpu_below``, a share, and ``for``, in seconds, as JSON."""
@@ -29,6 +26,9 @@ _INTERVAL = "DISTLAUNCH_FIGURES_SECONDS"  # the variable for tests
 _SECONDS = 60.0  # between two reports
 _SAMPLES = 6  # of the GPUs, whose mean a report has: nvidia-smi sees less than the last second
 _DIGITS = 4  # after the decimal point
+
+Shares = Callable[[float], dict[str, float]]
+"""Returns the shares of input, compute and exchange in the steps since a time (1970)."""
 
 
 class IdleLimit(NamedTuple):
@@ -77,7 +77,7 @@ class Figures:
         self.limit = stop_if and IdleLimit(float(stop_if["gpu_below"]), float(stop_if["for"]))
         self._idle = IdleWatch(self.limit, self._interval) if self.limit else None
         self._utilization = Utilization()
-        self._timer: StepTimer | None = None
+        self._shares: Shares | None = None
         self._progress: _Progress | None = None  # None before the first step
         self._is_training = False
 
@@ -90,9 +90,9 @@ class Figures:
         return self._idle and self._idle.is_idle
 
     @contextmanager
-    def training(self, timer: StepTimer | None = None) -> Iterator[None]:
+    def training(self, shares: Shares | None = None) -> Iterator[None]:
         """Report in here, from the first step on; a model that a callback trains is included."""
-        outer, self._timer = (self._is_training, self._timer), timer
+        outer, self._shares = (self._is_training, self._shares), shares
         ended = threading.Event()
         if not self._is_training:
             self._progress, self._is_training = None, True
@@ -101,7 +101,7 @@ class Figures:
             yield
         finally:
             ended.set()
-            self._is_training, self._timer = outer
+            self._is_training, self._shares = outer
 
     def progress(self, step: int, epoch: int, examples: int) -> None:
         """Take note of steps that have ended, up to ``step``, and of their examples."""
@@ -132,7 +132,7 @@ class Figures:
     def _report(self, before: _Progress, began: float, use: Mapping[str, float]) -> None:
         now = self._progress or before
         figures: dict[str, Any] = {"step": now.step, "epoch": now.epoch}
-        values = self._timer.shares_since(began) if self._timer else {}
+        values = self._shares(began) if self._shares else {}
         if now.examples:
             speed = (now.examples - before.examples) / max(time.time() - began, 1e-9)
             values = {"examples_per_second": speed, **values}

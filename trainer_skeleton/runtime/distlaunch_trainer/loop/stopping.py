@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .cluster.collectives import Cluster
-from .errors import IdleStopped, TrainingStopped
-from .report.report import Report
-from .task.stop_signal import StopSignal
+from distlaunch_trainer.cluster.collectives import Cluster
+from distlaunch_trainer.errors import IdleStopped, TrainingStopped
+from distlaunch_trainer.report.report import Report
+from distlaunch_trainer.task.stop_signal import StopSignal
 
 
 def stop_vote(*, received: bool, is_idle: bool | None, replicas: int) -> int:
