@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING
 
 from distlaunch import price
 from distlaunch.background import BackgroundTask
-from distlaunch.checks import (
-    data,
-    limits,
-    machines,
-    required_fields,
-    source_location,
-    stop_if,
-    trainer,
-)
+from distlaunch.checks import data, limits, machines, required_fields, source_location, trainer
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project import (
     dockerfile,
@@ -99,7 +91,7 @@ def run_checks(
     problems += limits.problems(request, catalogue, launch.next_regions)
     problems += gpus.problems(launch, request, catalogue, runtime, today)
     problems += gpus.unequal(request, is_bundled=bundled is not None)
-    problems += stop_if.problems(launch.job, is_bundled=bundled is not None)
+    problems += gpus.idle_stop(launch.job, is_bundled=bundled is not None)
     problems += image.problems
     plan = None
     if runtime:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.specifiers import SpecifierSet
 
-from distlaunch.checks import data, required_fields, source_location, stop_if, trainer
+from distlaunch.checks import data, required_fields, source_location, trainer
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project import gpus, imports
 from distlaunch.checks.project.image_runtime import ImageRuntime
@@ -81,7 +81,7 @@ def run_checks(launch: LaunchRequest, *, offline: bool = False, run: bool = Fals
     request, problems = job_request(launch), list(required_fields.problems(launch))
     is_complete = not problems
     bundled = trainer.find_trainer(launch)
-    problems += stop_if.problems(launch.job, is_bundled=bundled is not None)
+    problems += gpus.idle_stop(launch.job, is_bundled=bundled is not None)
     if run:
         problems += trainer.run_one_step(launch, bundled)
     code, plan = None, None
