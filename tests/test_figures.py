@@ -9,14 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distlaunch.engines.slurm import batch
 from distlaunch.engines.slurm.launch_folder import LaunchFolder
 from distlaunch.engines.slurm.logs import read_figures
 from distlaunch.errors import JobFileError
 from distlaunch.failure_reasons import explain
 from distlaunch.figures import Figures
+from distlaunch.job.launch import LaunchRequest
 from distlaunch.job.load import job_from_data
 from distlaunch.job.model import IDLE_CODE, STOP_IF
 from distlaunch.job.overrides import job_data
+from distlaunch.job.vertex.from_job import build_request
+from distlaunch.local.run_plan import RunOptions, plan_run
 
 GOLDEN = json.loads((Path(__file__).parent / "golden/figures.json").read_text())
 JOB = {"name": "digits", "cluster": {"chief": {"machine": "n1-standard-4"}}}
@@ -46,6 +50,18 @@ def test_stop_if_reaches_the_tasks_and_survives_a_resubmit(share):
     assert (golden["variable"], golden["exit_code"]) == (STOP_IF, IDLE_CODE)
     assert explain(golden["error"]).reason == "the GPUs were idle (stop_if)"
     assert job_from_data(job_data(job), (), ()).stop_if == job.stop_if
+
+
+def test_every_engine_passes_stop_if_to_the_tasks(tmp_path):
+    data = {**JOB, "stop_if": {"gpu_below": "10%", "for": "1h"}, "slurm": {"folder": "/shared"}}
+    job = job_from_data(data, (), ())
+    body = build_request(job, image="a/b:1", labels={}, job_dir=None)
+    container = body["jobSpec"]["workerPoolSpecs"][0]["containerSpec"]
+    on_vertex = {each["name"]: each["value"] for each in container["env"]}
+    on_slurm = batch.build_request(LaunchRequest(tmp_path, job), "digits-1")["env"]
+    here = plan_run(tmp_path, job, RunOptions()).env
+    for env in (on_vertex, on_slurm, here):
+        assert json.loads(env[STOP_IF]) == GOLDEN["stop_if"]["value"]
 
 
 @pytest.mark.parametrize(
