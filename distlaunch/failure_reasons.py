@@ -28,6 +28,10 @@ TIMED_OUT = Cause(
     "the job ran longer than its timeout",
     "submit with a longer scheduling.timeout and --job-dir of this job: it resumes there",
 )
+IDLE = Cause(
+    "the GPUs were idle (stop_if)",
+    "find out what the steps wait for, then run it again with --job-dir of this job: it resumes",
+)
 PREEMPTED = Cause(
     "the machine was preempted",
     "submit again with --job-dir of this job: it resumes from its last checkpoint",
@@ -261,6 +265,8 @@ _CAUSES = (
         "the cluster did not form: a task did not come",
         "see the log of the missing task with --task; check machines and network",
     ),
+    # the trainer: stopping.py
+    _Known(r"stopped: gpu use below .+ \(stop_if\)", *IDLE),
     # the trainer: step_watchdog.py
     _Known(
         r"no step has ended for",

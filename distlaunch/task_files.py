@@ -107,11 +107,17 @@ class Lines:
 
 
 class EventFile:
-    """Reads what was appended to a file since the last look; the file may not exist yet."""
+    """Reads what was appended to a file since the last look; the file may not exist yet.
 
-    def __init__(self, path: Path) -> None:
+    With `last`, it begins with that many bytes before the end.
+    """
+
+    def __init__(self, path: Path, *, last: int | None = None) -> None:
         self._path = path
         self._read_to = 0
+        if last is not None:
+            with suppress(OSError):
+                self._read_to = max(path.stat().st_size - last, 0)
         self._partial = b""
 
     def poll(self) -> Iterator[dict[str, Any]]:

@@ -17,13 +17,14 @@ SHARED = {
 }
 """Small modules without a room, and `distlaunch` itself; they import only each other."""
 
-NOUNS = {*SHARED, "job", "events", "summary", "task_files"}
+NOUNS = {*SHARED, "job", "events", "figures", "summary", "task_files"}
 """What every room may import."""
 
 ALLOWED = {
     **dict.fromkeys(SHARED, SHARED),
     "job": SHARED,
     **dict.fromkeys(("events", "summary", "scaffold", "task_files"), frozenset({*SHARED, "job"})),
+    "figures": {*SHARED, "summary"},
     "notify": NOUNS,
     "ui": NOUNS,
     "engines": NOUNS,
@@ -35,7 +36,7 @@ ALLOWED = {
     "price": {*NOUNS, "engines", "local"},
     "checks": {*NOUNS, "ui", "engines", "image", "price"},
     "cloud_setup": {*NOUNS, "engines", "image", "checks"},
-    "submit": {*NOUNS, "ui", "engines", "image", "checks", "redaction"},
+    "submit": {*NOUNS, "ui", "engines", "image", "checks", "price", "redaction"},
     "tune": {*NOUNS, "ui", "local", "redaction"},
     "runs": {*NOUNS, "ui", "engines", "local", "price", "redaction"},
 }

@@ -107,6 +107,7 @@ def run_checks(
             *gpus.unequal(choice.request, is_bundled=bundled is not None),
         ]
         problems += (replace(each, where=choice.where(each.where)) for each in found)
+    problems += gpus.idle_stop(launch.job, is_bundled=bundled is not None)
     problems += capacity.move_problems(request, [choice.request for choice in choices[1:]])
     problems += _left_out(launch)
     problems += cost_limit.problems(launch, choices)

@@ -81,6 +81,7 @@ def run_checks(launch: LaunchRequest, *, offline: bool = False, run: bool = Fals
     request, problems = job_request(launch), list(required_fields.problems(launch))
     is_complete = not problems
     bundled = trainer.find_trainer(launch)
+    problems += gpus.idle_stop(launch.job, is_bundled=bundled is not None)
     if run:
         problems += trainer.run_one_step(launch, bundled)
     code, plan = None, None

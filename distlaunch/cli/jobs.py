@@ -110,6 +110,7 @@ def logs(
         if is_following:
             ending.code = follow_job(engine, job, view, FollowOptions(selection))
             return ending.code
+        view.is_live = False
         view.stream(engine.read_log(job, selection))
         if not job.has_ended:
             view.handle(Notice(f"the job is {job.state}; use --follow to continue"))

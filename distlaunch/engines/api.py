@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from distlaunch.engines.code_files import CodeFiles
-    from distlaunch.events import Event, TaskLines
+    from distlaunch.events import Event
     from distlaunch.failure_reasons import FailureReport
     from distlaunch.job.launch import LaunchRequest
     from distlaunch.job.trial import Study, Trial
@@ -233,8 +233,11 @@ class Engine(Protocol):
         A job that has not started `max_wait` seconds after its creation is no longer followed.
         """
 
-    def read_log(self, job: JobStatus, selection: LogSelection) -> Iterator[TaskLines]:
-        """Yield the lines of a job's log that exist now."""
+    def read_log(self, job: JobStatus, selection: LogSelection) -> Iterator[Event]:
+        """Yield the lines and figures of a job's log that exist now."""
+
+    def read_figures(self, job: JobStatus) -> dict[str, Any]:
+        """Return the newest figures of each task, by its name."""
 
     def find_failure(self, job: JobStatus) -> FailureReport | None:
         """Return the first failure of a job, None for one that has not failed."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.job.model import POOL_ROLES, Task
+from distlaunch.job.model import IDLE_CODE, POOL_ROLES, Task
 from distlaunch.job.tf_config import EXPECTED_GPUS, replica_environment
 
 if TYPE_CHECKING:
@@ -25,6 +25,11 @@ _LONGEST = 40  # characters of a name: with type and index it is the name of a h
 # https://docs.cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-ephemeral
 _BUCKET_DRIVER = "gcsfuse.csi.storage.gke.io"
 _SPOT = "cloud.google.com/gke-spot"
+# What `stop_if` ends is not restarted
+# (https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy).
+_EXIT_CODES = {"containerName": "trainer", "operator": "In", "values": [IDLE_CODE]}
+_IDLE_POD = {"action": "FailJob", "onExitCodes": _EXIT_CODES}
+_IDLE_JOB = {"name": "idle", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
 
 
 def jobset_name(job: Job) -> str:
@@ -51,7 +56,10 @@ def build_jobset(job: Job, image: str) -> dict[str, Any]:
         "spec": {
             "network": {"enableDNSHostnames": True, "subdomain": name},
             # A task cannot rejoin a running cluster: all start again, and resume.
-            "failurePolicy": {"maxRestarts": settings.restarts},
+            "failurePolicy": {
+                "maxRestarts": settings.restarts,
+                **({"rules": [_IDLE_JOB]} if job.stop_if else {}),
+            },
             "successPolicy": {"operator": "All", "targetReplicatedJobs": ["chief"]},
             "replicatedJobs": [
                 _replicated_job(job, role, pool, image)
@@ -73,6 +81,7 @@ def _replicated_job(job: Job, role: PoolRole, pool: Pool, image: str) -> dict[st
                 "completions": pool.count,
                 "parallelism": pool.count,
                 "template": _pod(job, role, pool, image),
+                **({"podFailurePolicy": {"rules": [_IDLE_POD]}} if job.stop_if else {}),
             }
         },
     }
@@ -131,7 +140,7 @@ def _variables(job: Job, role: PoolRole, pool: Pool) -> Iterator[dict[str, Any]]
     variables: Mapping[str, str] = replica_environment(addresses, task, job_id=name, job_dir=folder)
     yield {"name": _INDEX, "valueFrom": {"fieldRef": {"fieldPath": _INDEX_ANNOTATION}}}
     program = dict(pool.program.env) if pool.program else {}
-    for key, value in {**job.env, **program}.items():
+    for key, value in {**job.task_env, **program}.items():
         yield {"name": key, "value": _escape(value)}
     for key, value in variables.items():
         yield {"name": key, "value": _with_index(value) if key in _WITH_INDEX else value}

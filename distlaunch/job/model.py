@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import keyword
 import re
 import unicodedata
@@ -29,6 +30,8 @@ LONGEST_NAME = 63  # characters in a label's value
 DEFAULT_MODULE = "trainer.task"
 FIT_MODULE = "distlaunch_trainer.fit"  # runs a script that calls Keras's fit()
 PERSISTENT_RESOURCE_ID = r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?"  # of Google's reference
+STOP_IF = "DISTLAUNCH_STOP_IF"  # the variable of the trainer
+IDLE_CODE = 80  # the exit code of tasks that `stop_if` stopped, as the trainer has it
 JOB_NAME = r"[a-z][a-z0-9_-]{0,62}"
 _TASK_NAME = re.compile(r"(worker|ps|evaluator):(0|[1-9][0-9]*)", re.ASCII)
 
@@ -296,6 +299,19 @@ class Kubernetes:
 
 
 @dataclass(frozen=True, slots=True)
+class StopIf:
+    """When the trainer saves and ends a job: GPU use below a share for some seconds."""
+
+    gpu_below: float
+    seconds: int
+
+    @property
+    def variable(self) -> dict[str, str]:
+        """The variable of the tasks that the trainer reads."""
+        return {STOP_IF: json.dumps({"gpu_below": self.gpu_below, "for": self.seconds})}
+
+
+@dataclass(frozen=True, slots=True)
 class ReductionServer:
     """Google's all-reduce for GPU workers; None replicas for as many as the cluster needs."""
 
@@ -369,6 +385,12 @@ class Job:
     engine: EngineName = "vertex"
     slurm: Slurm = field(default_factory=Slurm)
     kubernetes: Kubernetes = field(default_factory=Kubernetes)
+    stop_if: StopIf | None = None
+
+    @property
+    def task_env(self) -> dict[str, str]:
+        """The variables of all tasks: `env`, and what the trainer reads of this job."""
+        return {**self.env, **(self.stop_if.variable if self.stop_if else {})}
 
     @property
     def is_on_slurm(self) -> bool:

@@ -106,6 +106,8 @@ def job_data(job: Job) -> dict[str, Any]:
     data = asdict(job) | {"cluster": {role.field: _pool_data(pool) for role, pool in pools if pool}}
     del data["cluster"]["chief"]["count"]
     data["scheduling"]["machines"] = [*map(_choice_data, job.scheduling.machines)]
+    if job.stop_if:
+        data["stop_if"] = {"gpu_below": job.stop_if.gpu_below, "for": job.stop_if.seconds}
     if job.tuning:
         parameters = job.tuning.parameters.items()
         data["tuning"]["parameters"] = {name: _parameter_data(value) for name, value in parameters}

@@ -24,6 +24,7 @@ from distlaunch.job.model import (
     ReductionServer,
     Scheduling,
     Slurm,
+    StopIf,
     Tuning,
 )
 from distlaunch.job.value_types import (
@@ -53,6 +54,7 @@ from distlaunch.job.value_types import (
     Reservation,
     SbatchOption,
     ScriptPath,
+    Share,
     SharedPath,
     SlurmName,
     StageName,
@@ -65,6 +67,8 @@ from distlaunch.job.value_types import (
 
 if TYPE_CHECKING:
     from pydantic import ModelWrapValidatorHandler
+
+_MINUTE = 60  # seconds
 
 
 class Section(BaseModel):
@@ -221,6 +225,21 @@ class MachineChoiceSection(Section):
     evaluators: MachineSection | None = None
 
 
+def _stop_if(gpu_below: float, for_: int) -> StopIf:
+    if for_ < _MINUTE:
+        raise expected_error("for: 1m or more, as the use of GPUs is judged once a minute")
+    return StopIf(gpu_below, for_)
+
+
+class StopIfSection(Section):
+    """``stop_if``."""
+
+    builds = _stop_if
+
+    gpu_below: Share
+    for_: Duration = Field(alias="for")
+
+
 class SchedulingSection(Section):
     """``scheduling``."""
 
@@ -336,4 +355,5 @@ class JobSection(Section):
     engine: Annotated[str, one_of("vertex", "slurm")] = "vertex"
     slurm: Annotated[SlurmSection | None, or_default(dict)] = None
     kubernetes: Annotated[KubernetesSection | None, or_default(dict)] = None
+    stop_if: StopIfSection | None = None
     vertex: Annotated[dict[str, Any] | None, or_default(dict)] = None

@@ -28,6 +28,8 @@ EXPECTED = "expected"
 
 _DURATION = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?", re.ASCII)
 _A_DURATION = "a duration with its unit, such as 90s, 30m, 12h or 7d"
+_SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)( ?%)?", re.ASCII)
+_A_SHARE = "a share such as 10% or 0.1, above 0 and at most 100%"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 _SCALARS = ("string", "number", "boolean")  # what text without quotes can be in YAML
 _RESERVED_VARIABLE = re.compile(r"TF_CONFIG|CLUSTER_SPEC|(AIP|CLOUD_ML|DISTLAUNCH)_.*")
@@ -96,6 +98,16 @@ def _parse_duration(value: Any) -> int:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
+def _parse_share(value: Any) -> float:
+    if isinstance(value, float):  # of a job that is overridden
+        return value
+    match = _SHARE.fullmatch(str(value))
+    share = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+    if not 0 < share <= 1:
+        raise expected_error(_A_SHARE)
+    return share
+
+
 def _parse_variable(value: Any) -> str:
     name = str(value)
     if _RESERVED_VARIABLE.fullmatch(name):
@@ -117,6 +129,12 @@ _DURATION_SCHEMA = {
     "description": _A_DURATION,
 }
 Duration = Annotated[int, Parsed(_parse_duration, _DURATION_SCHEMA)]
+_SHARE_SCHEMA = {
+    "type": ["string", "number"],
+    "pattern": f"^{_SHARE.pattern}$",
+    "description": _A_SHARE,
+}
+Share = Annotated[float, Parsed(_parse_share, _SHARE_SCHEMA)]
 JobName = Annotated[
     str, text("at most 63 of a-z, 0-9, _ and -, a letter first, such as digits", JOB_NAME)
 ]

@@ -190,7 +190,7 @@ def plan_run(
             require_tensorflow()
             if check:
                 check(job)
-    env = {**(job.env if job else {}), **options.variables()}
+    env = {**(job.task_env if job else {}), **options.variables()}
     cores = None
     if options.cpus_per_task:
         training = sum(task.is_training for task in tasks)

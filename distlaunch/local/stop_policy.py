@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from distlaunch.events import Notice
+from distlaunch.failure_reasons import IDLE
+from distlaunch.job.model import IDLE_CODE
 from distlaunch.local.task_process import NOT_FOUND, NOT_RUNNABLE
 
 if TYPE_CHECKING:
@@ -211,6 +213,8 @@ class Policy:
             return "the program could not be started"
         if code == _USAGE:
             return f"exit code {_USAGE} means that the program was called wrongly"
+        if code == IDLE_CODE:
+            return IDLE.reason
         if self._primary_done is not None:
             return "the primary task was done, and a finished job is not trained again"
         return ""

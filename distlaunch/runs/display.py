@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.figures import Figures
 from distlaunch.summary import PARTS, describe
 from distlaunch.text import Table, duration, plural
 from distlaunch.timestamps import clock_time
@@ -31,6 +32,7 @@ _NOT_COMPARED = (
     "job_dir",
     "bytes",
     "cost",
+    "figures",
     "error",
     "summary",
 )
@@ -68,6 +70,7 @@ def whole(view: RunView) -> list[str | Table]:
         ("took", "" if view.seconds is None else duration(view.seconds)),
         ("machines of", _capacity(view)),
         ("cost", _cost(view)),
+        ("figures", "; ".join(Figures(view.figures).parts())),
         ("command", view.command),
         ("program", " ".join(" ".join(view.configuration.get("program", [])).split())),
         ("image", view.image or ""),

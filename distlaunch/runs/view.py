@@ -55,6 +55,7 @@ class RunView:
     error: str | None = None
     failure: FailureReport | None = None  # of a job
     cost: Mapping[str, Any] | None = None  # of a job so far
+    figures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of its tasks, the last
     timeline: tuple[tuple[str, str], ...] = ()  # states and when they began
     configuration: Mapping[str, Any] = field(default_factory=dict)
     code: Mapping[str, Any] = field(default_factory=dict)  # commit and hashes
@@ -167,14 +168,17 @@ def view_job(job: JobStatus, engine: Engine, commit: str | None) -> RunView:
 
 
 def view_job_whole(job: JobStatus, engine: Engine, commit: str | None) -> RunView:
-    """Return the same with the cost, if the user's price files allow one, and why it failed."""
+    """Return the same with figures, why it failed, and the cost if the price files allow one."""
     from distlaunch.price import cost_so_far
 
     cost = None
     with suppress(JobFileError):  # `check` reports it
         cost = cost_so_far(job, Path.cwd())
+    figures = {}
+    with suppress(EngineError):  # the log may not be readable
+        figures = engine.read_figures(job) if job.started else {}
     view = view_job(job, engine, commit)
-    return replace(view, cost=cost, failure=engine.find_failure(job))
+    return replace(view, cost=cost, figures=figures, failure=engine.find_failure(job))
 
 
 def with_disk_use(view: RunView) -> RunView:

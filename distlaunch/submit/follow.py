@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.engines.api import JobState, LogSelection, read_summary
-from distlaunch.errors import EXIT_INTERRUPTED, EXIT_JOB_FAILED, EngineError
+from distlaunch.errors import EXIT_INTERRUPTED, EXIT_JOB_FAILED, EngineError, JobFileError
 from distlaunch.events import JobFailed, Notice
 from distlaunch.submit.launcher import job_goes_on
 
@@ -56,6 +57,7 @@ def follow_launch(
             sleep=view.wait,
             max_wait=_wait_limit(launched, options.max_wait),
         )
+        view.cost = lambda: _cost_so_far(follower)  # noqa: B023 - the newest
         try:
             with job_goes_on(launched.record):
                 view.stream(follower)
@@ -74,6 +76,7 @@ def follow_launch(
 def follow_job(engine: Engine, job: JobStatus, view: ProgressView, options: FollowOptions) -> int:
     """Follow a job that exists, and return the exit code."""
     follower = engine.follow(job, options.selection, sleep=view.wait)
+    view.cost = lambda: _cost_so_far(follower)
     try:
         view.stream(follower)
     except KeyboardInterrupt:
@@ -99,6 +102,17 @@ def show_failure(engine: Engine, job: JobStatus, view: ProgressView) -> None:
     report = engine.find_failure(job)
     if report:
         view.handle(JobFailed(report, shows_lines=True))
+
+
+def _cost_so_far(follower: Follower) -> str:
+    """Return the cost of a job so far in words, empty if it is not known."""
+    from distlaunch.price import cost_so_far
+
+    with suppress(JobFileError):  # `check` reports it
+        if cost := cost_so_far(follower.status, Path.cwd()):
+            about = "about " if cost["is_estimate"] else ""
+            return f"{about}{cost['amount']:.2f} {cost['currency']} so far"
+    return ""
 
 
 def _wait_limit(launched: Launched, max_wait: float | None) -> float | None:

@@ -17,12 +17,13 @@ from distlaunch.events import (
     Trained,
     Waiting,
 )
+from distlaunch.figures import FIGURES, Figures
 from distlaunch.summary import as_number, describe
 from distlaunch.text import duration
 from distlaunch.ui.console import CYAN, GREEN, RED, YELLOW
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from typing_extensions import Self
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _LOOK = 0.2  # seconds that a frame of the spinner is shown
 _FRAMES = "|/-\\"  # of the spinner
 _CELLS = 12  # characters of the bar
+_NEW_FIGURES = 120.0  # seconds in which figures have the cost that the job has now
 _WAITING = {  # what is shown in a state in which a job writes no lines
     "QUEUED": "queued",
     "PENDING": "waiting for machines",
@@ -59,8 +61,12 @@ class ProgressView:
 
     def __init__(self, console: Console, tasks: Sequence[str]) -> None:
         self.console = console
+        self.is_live = True  # whether the job is followed
+        self.cost: Callable[[], str] = lambda: ""  # of the job so far, in words
         self._primary = tasks[0]
         self._progress = Progress()
+        self._figures, self._figures_text = Figures(), ""
+        self._training_tasks = sum(name.startswith(("chief", "worker")) for name in tasks)
         self._summary: Mapping[str, object] | None = None
         self._state = ""
         self._waiting = ""
@@ -92,8 +98,8 @@ class ProgressView:
             text = event.report.text(with_lines=event.shows_lines)
             if text:
                 self.console.log(text, "error")
-        elif isinstance(event, Trained) and event.task == self._primary:
-            self._show_training(event.event)
+        elif isinstance(event, Trained):
+            self._take_progress(event)
 
     def submitted(self, facts: Mapping[str, str | None]) -> None:
         """Show that a job was submitted; the console has it already."""
@@ -173,10 +179,27 @@ class ProgressView:
             self._waiting = ""
         progress = self._progress.update(event)
         if not self._waiting:
-            self.console.progress(progress)
+            self.console.progress(" · ".join(filter(None, [progress, self._figures_text])))
         summary = event.get("summary")
         if isinstance(summary, dict):
             self._summary = summary
+
+    def _take_progress(self, event: Trained) -> None:
+        if event.event["event"] == FIGURES:
+            self._take_figures(event)
+        if event.task == self._primary:
+            self._show_training(event.event)
+
+    def _take_figures(self, event: Trained) -> None:
+        """Show the newest figures in the progress line, or elsewhere in a line a minute."""
+        is_in_progress = self.is_live and self.console.has_progress
+        if self._figures.add(event.task, event.event, self._training_tasks):
+            is_new = time.time() - (as_number(event.event.get("time")) or 0) < _NEW_FIGURES
+            cost = self.cost() if is_new else ""
+            parts = [*self._figures.parts(with_speed=not is_in_progress), cost]
+            self._figures_text = " · ".join(filter(None, parts))
+            if not is_in_progress:
+                self.console.log(f"figures: {'; '.join(filter(None, parts))}")
 
     def _wait_for(self, text: str) -> None:
         """Show a spinner with this text, or none."""
@@ -247,6 +270,9 @@ class Progress:
             self._first = None
         elif kind == "epoch":
             self._rate = numbers.get("examples_per_second", self._rate)
+        elif kind == FIGURES and not self._plan:  # in the cloud there are no other events
+            self._rate = numbers.get("examples_per_second", self._rate)
+            self._text = self._line(numbers, None) if "step" in numbers else ""
         elif kind == "step" and "step" in numbers:
             self._text = self._line(numbers, as_number(event.get("loss")))
         return self._text

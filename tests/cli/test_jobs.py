@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -92,6 +93,39 @@ def test_status_as_json(run, cloud):
     assert status["waited"] + status["seconds"] > 0
     assert status["configuration"]["pools"][0]["machine"] == "n1-standard-4"
     assert (status["endpoint"], status["failure"]["task"]) == (cloud.url, "chief")
+
+
+# Prints what the trainer does every minute, among lines of its own.
+FIGURES = """\
+import json, os
+print("epoch 1", json.dumps({entry}), "epoch 2", sep="\\n", flush=True)
+"""
+
+
+def test_figures_are_shown_as_such(run, cloud, tmp_path):
+    """The chief's lines and figures; those of the worker come before its end or not at all."""
+    golden = json.loads((Path(__file__).parents[1] / "golden/figures.json").read_text())
+    program = FIGURES.replace("{entry}", repr(golden["entry"]))
+    options = cloud.options("figures")
+    job = cloud.wait(cloud.launch(program, "digits-4", [], project="figures"))
+    (tmp_path / "distlaunch.prices.yaml").write_text(
+        "currency: EUR\nus-central1: {STANDARD: {n1-standard-4: 36000}}\n"
+    )
+    shown = run("logs", "digits-4", "--task", "chief", *options)
+    assert shown.out == "chief | epoch 1\nchief | epoch 2\n"
+    assert shown.err == f"distlaunch: figures: {'; '.join(golden['text'])}\n"
+    followed = run("logs", "digits-4", "--task", "chief", "--follow", *options)
+    assert re.search(r"figures: .*12\.1 GiB; \d+\.\d\d EUR so far\n", followed.err)
+    events = objects(run("logs", "digits-4", "--task", "chief", "--json", *options).out)
+    assert [each["event"] for each in events] == ["line", "trained", "line"]
+    assert golden["entry"]["figures"].items() <= events[1]["data"].items()
+    for words in (["--grep", "figures"], ["--tail", "2"]):
+        assert "figures" not in run("logs", "digits-4", *words, *options).err
+    status = load_checked("show", run("status", "digits-4", "--json", *options).out)
+    assert status["figures"]["chief"] == golden["entry"]["figures"]
+    assert status["cost"]["currency"] == "EUR"
+    text = facts(run("status", number_of(job), *options).out)["figures"]
+    assert text == "; ".join(golden["text"])
 
 
 def test_a_broken_price_file_leaves_the_cost_out(run, cloud, tmp_path):

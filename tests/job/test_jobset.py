@@ -11,7 +11,7 @@ import yaml
 from kubeflow_trainer_api.models.jobset_v1alpha2_job_set import JobsetV1alpha2JobSet
 
 from distlaunch.job.jobset import build_jobset, jobset_name
-from distlaunch.job.model import Cluster, Job, Kubernetes, Machine, Pool, Scheduling
+from distlaunch.job.model import Cluster, Job, Kubernetes, Machine, Pool, Scheduling, StopIf
 from distlaunch.render import render_jobset
 from distlaunch_trainer.cluster.role import role_from
 
@@ -28,6 +28,7 @@ JOB = Job(
     kubernetes=Kubernetes("training", "team-a", "trainer", 5, mount_bucket=True),
 )
 SMALL = Job("digits", Cluster(Pool(Machine("n1-standard-4"))))
+STOPPED = Job("digits", Cluster(Pool(GPU)), stop_if=StopIf(0.1, 3600))
 
 
 def containers(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -36,12 +37,22 @@ def containers(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {name: pod["containers"][0] for name, pod in pods.items()}
 
 
-@pytest.mark.parametrize("job", [JOB, SMALL], ids=["all", "small"])
+@pytest.mark.parametrize("job", [JOB, SMALL, STOPPED], ids=["all", "small", "stopped"])
 def test_the_models_have_every_field_of_a_manifest(job):
     manifest = build_jobset(job, IMAGE)
     assert missing(manifest, JobsetV1alpha2JobSet.from_dict(manifest).to_dict()) == []
     text = render_jobset(job, IMAGE)
     assert yaml.safe_load(text) == manifest
+
+
+def test_a_job_that_stop_if_ends_is_not_restarted():
+    spec = build_jobset(STOPPED, IMAGE)["spec"]
+    (rule,) = spec["failurePolicy"]["rules"]
+    assert (rule["action"], rule["onJobFailureReasons"]) == ("FailJobSet", ["PodFailurePolicy"])
+    (rule,) = spec["replicatedJobs"][0]["template"]["spec"]["podFailurePolicy"]["rules"]
+    assert rule["onExitCodes"]["values"] == [80]
+    env = {each["name"]: each.get("value") for each in containers({"spec": spec})["chief"]["env"]}
+    assert json.loads(env["DISTLAUNCH_STOP_IF"]) == {"gpu_below": 0.1, "for": 3600}
 
 
 def missing(value: Any, read: Any, path: str = "") -> list[str]:

@@ -72,6 +72,17 @@ def test_messages_from_a_level_on_go_to_stderr_with_quotations_indented(show, le
     assert (out, err) == ("chief     | always\n", f"{lines}    one\n      two\n")
 
 
+def test_figures_are_a_line_once_all_tasks_have_them(show):
+    figures = {"event": "figures", "step": 9, "examples_per_second": 950.0, "gpu": 0.5}
+    again = {**figures, "gpu": 0.25, "input": 0.1, "compute": 0.9}
+    events = [Trained("chief", figures), Trained("worker:0", figures), Trained("worker:10", again)]
+    out, err = show(*events, Trained("chief", again))
+    line = "figures: 950 examples/s; input 10 %, compute 90 %; GPU chief 50 %, worker:0 50 %, "
+    assert (out, err) == ("", f"distlaunch: {line}worker:10 25 %\n")
+    out, _ = show(events[0], kind=JsonProgressView)
+    assert json.loads(out) == {"event": "trained", "task": "chief", "data": figures}
+
+
 def test_the_summary_is_that_of_the_file_or_else_of_the_primary_s_last_event(show):
     shown = show(
         Trained("chief", {"event": "end", "summary": {"steps_per_epoch": 23}}),

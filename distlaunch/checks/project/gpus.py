@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from distlaunch.image.requirements import RequirementLine
     from distlaunch.job.launch import LaunchRequest
     from distlaunch.job.machine_catalogue import Catalogue
+    from distlaunch.job.model import Job
     from distlaunch.job.vertex.view import JobRequest, PoolRequest
 
 _PREBUILT = re.compile(
@@ -251,3 +252,20 @@ def _has_cuda(line: RequirementLine) -> bool:
         and line.requirement is not None
         and "and-cuda" in line.requirement.extras
     )
+
+
+def idle_stop(job: Job, *, is_bundled: bool) -> Iterator[Problem]:
+    """Yield why `stop_if` has no effect; `is_bundled` is for the bundled trainer."""
+    if job.stop_if is None:
+        return
+    cluster = job.cluster
+    if not any(pool and pool.machine.task_gpus for pool in (cluster.chief, cluster.workers)):
+        what = "has no effect: the chief and the workers have no GPUs whose use could be measured"
+        yield warning("stop-if-no-gpus", "stop_if", what, "remove it, or add GPUs")
+    servers = cluster.parameter_servers
+    has_servers = servers is not None and servers.count > 0
+    if has_servers if is_bundled else not job.is_script:
+        program = "with parameter servers" if is_bundled else "in a program of your own"
+        what = f"has no effect {program}: the trainer stops jobs whose workers train in step"
+        remedy = "remove it, or run the bundled trainer or a fit script ('script:')"
+        yield warning("stop-if-ignored", "stop_if", what, remedy)

@@ -43,7 +43,7 @@ def build_request(launch: LaunchRequest, launch_id: str) -> dict[str, Any]:
         "DISTLAUNCH_GPUS": json.dumps(gpus),
         **({"DISTLAUNCH_OWN_FOLDERS": "1"} if job.is_script else {}),
     }
-    env = {name: value for name, value in job.env.items() if name != "PYTHONPATH"}
+    env = {name: value for name, value in job.task_env.items() if name != "PYTHONPATH"}
     return {
         "launch_id": launch_id,
         "launch_folder": folder,

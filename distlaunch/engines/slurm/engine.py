@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from distlaunch.engines.api import JobStatus, LogSelection
     from distlaunch.engines.slurm.follow import SlurmFollower
-    from distlaunch.events import TaskLines
+    from distlaunch.events import Event
     from distlaunch.failure_reasons import FailureReport
 
 _ATTEMPTS = 4  # of sbatch, if the controller does not respond
@@ -162,16 +162,24 @@ class SlurmEngine:
         folder = LaunchFolder(Path(job.name))
         return SlurmFollower(folder, job, selection, lambda: self._status(folder), sleep=sleep)
 
-    def read_log(self, job: JobStatus, selection: LogSelection) -> Iterator[TaskLines]:
+    def read_log(self, job: JobStatus, selection: LogSelection) -> Iterator[Event]:
         """Yield the lines of a job's log that exist now, task by task."""
         from distlaunch.engines.slurm.logs import TaskLogReader
-        from distlaunch.events import TaskLines
+        from distlaunch.events import Notice, Trained
+        from distlaunch.figures import FIGURES
 
         _check(selection)
         reader = TaskLogReader(LaunchFolder(Path(job.name)), job.tasks, selection)
         for event in reader.read():
-            if isinstance(event, TaskLines):
+            is_kept = event.event["event"] == FIGURES if isinstance(event, Trained) else True
+            if is_kept and not isinstance(event, Notice):
                 yield event
+
+    def read_figures(self, job: JobStatus) -> dict[str, Any]:
+        """Return the newest figures of each task in the last attempt."""
+        from distlaunch.engines.slurm.logs import read_figures
+
+        return read_figures(LaunchFolder(Path(job.name)), job.tasks)
 
     def find_failure(self, job: JobStatus) -> FailureReport | None:
         """Return the first failure of a job, None for one that has not failed."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from distlaunch.engines.slurm.job_status import PLATFORM
 from distlaunch.events import Notice, TaskLines, Trained
+from distlaunch.figures import FIGURES
 from distlaunch.job.model import Task
 from distlaunch.task_files import EventFile, Lines
 from distlaunch.tensorflow_noise import without_noise
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from distlaunch.events import Event
 
 _BLOCK = 1 << 20  # bytes read at once
+_LAST_EVENTS = 1 << 18  # bytes that have the figures of the last minutes
 
 
 class TaskLogReader:
@@ -76,6 +78,18 @@ class TaskLogReader:
         if self._is_first and selection.last is not None:
             lines = lines[max(len(lines) - selection.last, 0) :]
         return "".join(lines)
+
+
+def read_figures(folder: LaunchFolder, tasks: Sequence[str]) -> dict[str, Any]:
+    """Return the newest figures of each task in the last attempt."""
+    attempt = folder.attempt(folder.attempts())
+    figures: dict[str, Any] = {}
+    for task in tasks:
+        if task != PLATFORM:
+            for event in EventFile(attempt.events(Task.parse(task)), last=_LAST_EVENTS).poll():
+                if event["event"] == FIGURES:
+                    figures[task] = event
+    return figures
 
 
 class LogFile:

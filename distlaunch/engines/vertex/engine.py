@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+import time
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from distlaunch import timestamps
 from distlaunch.engines.api import Created, LogSelection, Request
 from distlaunch.engines.vertex.client import is_loopback
 from distlaunch.engines.vertex.job_resource import read_status
@@ -24,13 +26,14 @@ if TYPE_CHECKING:
     from distlaunch.engines.api import JobStatus
     from distlaunch.engines.vertex.client import Session
     from distlaunch.engines.vertex.follow import JobFollower
-    from distlaunch.events import TaskLines
+    from distlaunch.events import Event
     from distlaunch.failure_reasons import FailureReport
     from distlaunch.job.launch import LaunchRequest
     from distlaunch.job.vertex import Collection
 
 
 _INPUT_FIELDS = fields.TUNED | {"displayName", "jobSpec", "labels", "encryptionSpec"}
+_FIGURES_WINDOW = 600.0  # seconds before the end of a job, or now, that have its last figures
 _VARIABLE = re.compile(r"\$\{(?=[A-Za-z_][A-Za-z0-9_]*\})")
 
 
@@ -131,11 +134,18 @@ class VertexEngine:
             self._jobs, job, selection, max_wait=max_wait, intervals=intervals, sleep=sleep
         )
 
-    def read_log(self, job: JobStatus, selection: LogSelection) -> Iterator[TaskLines]:
-        """Yield the lines of a job's log that exist now."""
+    def read_log(self, job: JobStatus, selection: LogSelection) -> Iterator[Event]:
+        """Yield the lines and figures of a job's log that exist now."""
         from distlaunch.engines.vertex.log_reader import LogReader
 
         return LogReader(self._jobs, job.resource, selection).read_all(job.resource)
+
+    def read_figures(self, job: JobStatus) -> dict[str, Any]:
+        """Return the newest figures of each task."""
+        from distlaunch.engines.vertex.log_query import read_figures
+
+        end = timestamps.parse_or(job.ended, time.time())
+        return read_figures(self._jobs, job.resource, end - _FIGURES_WINDOW)
 
     def find_failure(self, job: JobStatus) -> FailureReport | None:
         """Return the first failure of a job, None for one that has not failed."""

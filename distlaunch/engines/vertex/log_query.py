@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distlaunch import timestamps
 from distlaunch.engines.vertex.jobs import parse_name
 from distlaunch.errors import UsageError
+from distlaunch.figures import FIGURES
 from distlaunch.job import reduction_server
 from distlaunch.job.model import TASK_TYPES
 from distlaunch.job.vertex import fields
@@ -44,6 +45,7 @@ class LogEntry(NamedTuple):
     task: str  # such as worker:0, trial:2/worker:0 in a tuning job, or PLATFORM
     severity: str  # Google's, such as ERROR
     text: str  # its lines, without the newline of the last one
+    figures: Mapping[str, Any] | None = None  # of an entry that has them in place of lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class LogQuery:
     trials: Mapping[str, str] = field(default_factory=dict)  # their ids by their jobs' numbers
     pools: tuple[str, ...] = POOLS
     severity: str = ""  # the lowest
+    only_figures: bool = False
 
     def filter(self, since: float) -> str:
         """Return the query in Cloud Logging's language."""
@@ -64,6 +67,7 @@ class LogQuery:
             _any_of("resource.labels.job_id", self.job_ids),
             _any_of("resource.labels.task_name", names),
             f"severity>={self.severity}" if self.severity else "",
+            f"jsonPayload.{FIGURES}:*" if self.only_figures else "",
             f'timestamp>="{timestamps.format(since)}"',
         ]
         return " AND ".join(filter(None, terms))
@@ -111,6 +115,13 @@ def read_page(
     entries = [_parse_entry(item, query) for item in response.get("entries") or []]
     included = [entry for entry in entries if query.includes(entry.task)]
     return included, response.get("nextPageToken")
+
+
+def read_figures(jobs: Jobs, job: Mapping[str, Any], since: float) -> dict[str, Any]:
+    """Return the newest figures of each task from a time on."""
+    query = replace(job_query(job, ()), only_figures=True)
+    page, _ = read_page(jobs, query, since, retry_deadline=0, is_newest_first=True)
+    return {entry.task: entry.figures for entry in reversed(page) if entry.figures}
 
 
 def task_names(job: Mapping[str, Any]) -> tuple[str, ...]:
@@ -177,6 +188,7 @@ def _parse_entry(item: Mapping[str, Any], query: LogQuery) -> LogEntry:
         task=f"trial:{trial}/{task}" if trial else task,
         severity=str(item.get("severity") or "DEFAULT"),
         text=_text(item),
+        figures=_object(_object(item, "jsonPayload"), FIGURES) or None,
     )
 
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from distlaunch import timestamps
 from distlaunch.engines.vertex.log_query import job_query, read_page
 from distlaunch.errors import GoogleError, RetryableError
-from distlaunch.events import TaskLines
+from distlaunch.events import TaskLines, Trained
+from distlaunch.figures import FIGURES
 from distlaunch.retry import RETRY_DEADLINE
 from distlaunch.tensorflow_noise import text_without_noise
 
@@ -35,6 +36,7 @@ _SHORT_WINDOW = 10.0  # seconds of the log that a short scan reads again
 _PAUSE_PER_PAGE = 4.0  # seconds between full scans, for each page that one takes
 _MAX_PAUSE = 120.0  # seconds between full scans
 _CLOCK_SKEW = 60.0  # seconds before a job's creation at which its log may start
+_KIND = attrgetter("task", "severity", "figures")
 
 
 class LogReader:
@@ -60,21 +62,21 @@ class LogReader:
         if selection.last is not None:
             self._backlog = deque(maxlen=selection.last)
 
-    def step(self, job: Mapping[str, Any], *, full: bool = False) -> list[TaskLines]:
-        """Read one page and return its new lines."""
+    def step(self, job: Mapping[str, Any], *, full: bool = False) -> list[TaskLines | Trained]:
+        """Read one page and return its new lines and figures."""
         if not self.tail.in_progress:
             selection = self._selection
             self._query = job_query(job, selection.tasks, selection.severity)
         entries = _select(self._selection, self.tail.step(full=full))
         if self._backlog is not None:
-            self._backlog.extend(entries)
+            self._backlog.extend(entry for entry in entries if not entry.figures)
             if self.tail.in_progress:
                 return []
             entries, self._backlog = list(self._backlog), None
-        return self._to_lines(entries)
+        return self._to_events(entries)
 
-    def read_all(self, job: Mapping[str, Any]) -> Iterator[TaskLines]:
-        """Yield all lines that exist now."""
+    def read_all(self, job: Mapping[str, Any]) -> Iterator[TaskLines | Trained]:
+        """Yield all lines and figures that exist now."""
         yield from self.step(job, full=True)
         while self.tail.in_progress:
             yield from self.step(job, full=True)
@@ -83,22 +85,27 @@ class LogReader:
         deadline = self._retry_deadline
         return read_page(self._jobs, self._query, since, token, retry_deadline=deadline)
 
-    def _to_lines(self, entries: Sequence[LogEntry]) -> list[TaskLines]:
-        if self._selection.is_per_entry:
-            return [
-                TaskLines(entry.task, f"{entry.text}\n", entry.timestamp, entry.severity)
-                for entry in entries
-            ]
-        return [
-            TaskLines(task, "".join(f"{entry.text}\n" for entry in group), severity=severity)
-            for (task, severity), group in groupby(entries, attrgetter("task", "severity"))
-        ]
+    def _to_events(self, entries: Sequence[LogEntry]) -> list[TaskLines | Trained]:
+        events: list[TaskLines | Trained] = []
+        for (task, severity, figures), group in groupby(entries, _KIND):
+            if figures:
+                event = {"event": FIGURES, "time": next(group).time, **figures}
+                events.append(Trained(task, event))
+            elif self._selection.is_per_entry:
+                lines = ((f"{entry.text}\n", entry.timestamp, entry.severity) for entry in group)
+                events += [TaskLines(task, *line) for line in lines]
+            else:
+                text = "".join(f"{entry.text}\n" for entry in group)
+                events.append(TaskLines(task, text, severity=severity))
+        return events
 
 
 def _select(selection: LogSelection, entries: Sequence[LogEntry]) -> list[LogEntry]:
     """Return entries with the selected lines, without entries that have none."""
     if selection.pattern is None and not selection.hide_noise:
         return list(entries)
+    if selection.pattern:  # of lines
+        entries = [entry for entry in entries if not entry.figures]
     selected = [(entry, _select_lines(selection, entry.text)) for entry in entries]
     return [entry._replace(text="\n".join(lines)) for entry, lines in selected if lines]
 

@@ -154,7 +154,7 @@ def _pool(job: Job, pool: Pool | None, spec: dict[str, Any], image: str | None) 
     for name, attribute in PROGRAM_FIELDS[field].items():
         value = getattr(program, attribute)
         _set(section, name, list(value) if isinstance(value, tuple) else value)
-    env = {**job.env, **program.env}
+    env = {**job.task_env, **program.env}
     if env and fields.env(section) != env:
         section["env"] = _merge_env(section.get("env", []), env)
     if section:

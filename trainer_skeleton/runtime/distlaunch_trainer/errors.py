@@ -54,6 +54,10 @@ class TrainingStopped(TrainerError):
     """The run received a stop signal and has saved a checkpoint."""
 
 
+class IdleStopped(TrainingStopped):
+    """The run has saved a checkpoint, and stopped because its GPUs were idle."""
+
+
 def summarize(error: BaseException) -> str:
     """Return the one line of Keras's and TensorFlow's many that has the cause."""
     text = str(getattr(error, "message", None) or error)

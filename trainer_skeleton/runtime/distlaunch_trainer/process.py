@@ -30,7 +30,8 @@ def launch(train: Callable[[argparse.Namespace], None], options: argparse.Namesp
     Returns
     -------
     int
-        The exit code: 0, or 143 after a stop signal. The process exits with 1 after an error.
+        The exit code: 0, 143 after a stop signal, or 80 if the GPUs were idle. The process exits
+        with 1 after an error.
     """
     os.environ["KERAS_BACKEND"] = "tensorflow"
     # Read before TensorFlow is imported: by default it requests 64 MiB of a bucket at each entry
@@ -49,7 +50,7 @@ def launch(train: Callable[[argparse.Namespace], None], options: argparse.Namesp
 
 def _exit_code(train: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> int:
     from .cluster.role import Role, role_from
-    from .errors import TrainerError, TrainingStopped
+    from .errors import IdleStopped, TrainerError, TrainingStopped
     from .parameter_server.servers import is_server, serve
     from .task import explain  # imports TensorFlow
 
@@ -59,6 +60,9 @@ def _exit_code(train: Callable[[argparse.Namespace], None], options: argparse.Na
         if is_server(role, options):
             serve(role, options)
         train(options)
+    except IdleStopped as stopped:
+        messages.error(str(stopped))
+        return stop_signal.IDLE
     except TrainingStopped as stopped:
         messages.notice(f"trainer: {stopped}")
         return stop_signal.STOPPED

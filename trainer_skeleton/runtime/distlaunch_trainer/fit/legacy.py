@@ -22,8 +22,9 @@ import tensorflow as tf
 import tf_keras
 
 from distlaunch_trainer.cluster.collectives import Cluster
-from distlaunch_trainer.errors import ModelError, StorageError, TrainingStopped, summarize
+from distlaunch_trainer.errors import ModelError, StorageError, summarize
 from distlaunch_trainer.loop.callbacks import append_to_log
+from distlaunch_trainer.loop.stopping import stop_error, vote_to_stop
 from distlaunch_trainer.task.storage import (
     explained,
     join,
@@ -104,7 +105,8 @@ class LegacySession(Session):
             self._resume(saved, values, own)
         values["callbacks"] = [*own, _Progress(self, backup, saved, values)]
         try:
-            history = function(*arguments.args, **arguments.kwargs)
+            with self.report.figures.training():
+                history = function(*arguments.args, **arguments.kwargs)
         finally:
             self.stop.end_at_once(AFTER_FIT)
         if saved:
@@ -226,18 +228,18 @@ class _Agreement:
         self._batches += 1
         return self._batches >= self._due
 
-    def reach(self, *, must_stop: bool, loss: float) -> tuple[bool, float]:
-        """Return whether a task wants to stop, and the mean of all losses; a collective."""
+    def reach(self, *, vote: int, loss: float) -> tuple[bool, float]:
+        """Return whether all tasks are to stop, and the mean of all losses; a collective."""
         seconds = max(time.perf_counter() - self._last, 1e-6) / self._interval
         batches = min(_AGREE_SECONDS / seconds, 4 * self._interval, _MAX_BATCHES_BETWEEN)
         # The chief's clock counts: all tasks must vote after the same batch.
         proposal = batches if self._cluster.role.is_chief else 0.0
-        own = np.array([must_stop, loss, proposal], np.float64)
+        own = np.array([vote, loss, proposal], np.float64)
         stops, total, batches = self._cluster.all_reduce_sum(own).tolist()
         self._interval = max(1, int(batches))
         self._due = self._batches + self._interval
         self._last = time.perf_counter()
-        return bool(stops), total / self._cluster.role.num_workers
+        return stops > 0, total / self._cluster.role.num_workers
 
 
 class _Progress(tf_keras.callbacks.Callback):
@@ -282,7 +284,10 @@ class _Progress(tf_keras.callbacks.Callback):
         self._agreement.restart_clock()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self._session.step = self._first_step + batch + 1
+        session = self._session
+        session.step = self._first_step + batch + 1
+        examples = self._batch_size or 0
+        session.report.figures.progress(session.step, len(session.epochs) + 1, examples)
         if self._agreement.is_due():
             self._agree(_plain_logs(logs or {}).get("loss", math.nan))
 
@@ -329,14 +334,14 @@ class _Progress(tf_keras.callbacks.Callback):
 
     def _agree(self, loss: float) -> None:
         session = self._session
-        must_stop, loss = self._agreement.reach(must_stop=session.stop.received, loss=loss)
+        vote = vote_to_stop(session.stop, session.report, session.cluster)
+        must_stop, loss = self._agreement.reach(vote=vote, loss=loss)
         if math.isfinite(loss):
             epoch = len(session.epochs) + 1
             session.report.event("step", step=session.step, epoch=epoch, loss=loss)
         if must_stop:
-            raise TrainingStopped(
-                f"stopped by a signal at step {session.step}: the last whole epoch is saved"
-            )
+            saved = f" at step {session.step}: the last whole epoch is saved"
+            raise stop_error(session.stop, session.report, session.cluster, saved)
 
 
 def _sizes(values: Mapping[str, Any]) -> tuple[int | None, int | None]:

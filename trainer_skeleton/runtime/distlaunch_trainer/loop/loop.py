@@ -24,6 +24,7 @@ from .evaluator import Evaluator
 from .loop_options import LoopOptions, StepTools, TaskServices
 from .run_state import RunState
 from .step_runner import AgreedHooks, Runner, StepRunner
+from .stopping import vote_to_stop
 
 
 class Loop:
@@ -68,9 +69,10 @@ class Loop:
     def run(self) -> Progress:
         """Train until the last epoch is done or a callback ends the training.
 
-        After a stop signal it raises `TrainingStopped`; the chief has saved then.
+        After a stop signal, or of idle GPUs, it raises `TrainingStopped`; the chief has saved then.
         """
-        with self._watchdog:
+        timer = self.functions.timer
+        with self._watchdog, self._services.report.figures.training(timer and timer.shares_since):
             return self._run()
 
     def _run(self) -> Progress:
@@ -193,7 +195,9 @@ class Loop:
     def _agree_to_stop(self) -> bool:
         """Agree whether a callback has ended the training; return whether a task must stop."""
         self._watchdog.progress()  # the tasks have met
-        wanted = [self._model.stop_training, self._services.stop.received]
+        services = self._services
+        vote = vote_to_stop(services.stop, services.report, self._cluster)
+        wanted = [self._model.stop_training, vote]
         has_ended, must_leave = self._cluster.all_reduce_sum(np.array(wanted, np.int64)) > 0
         self._model.stop_training = bool(has_ended)
         self._state.update(stopped=bool(has_ended))

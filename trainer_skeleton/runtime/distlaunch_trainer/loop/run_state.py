@@ -14,7 +14,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from distlaunch_trainer.errors import TrainingStopped
 from distlaunch_trainer.keras_compat import keras_random
 from distlaunch_trainer.model.learning_rate import constant_rates, restore_constant_rates
 from distlaunch_trainer.model.model_state import ModelState
@@ -26,6 +25,7 @@ from distlaunch_trainer.training_state import Progress, RunOptions, TrainingStat
 
 from .callbacks import Callbacks, templates
 from .loop_options import LoopOptions, TaskServices
+from .stopping import stop_error
 
 
 class RunState:
@@ -105,9 +105,10 @@ class RunState:
 
     def leave(self) -> NoReturn:
         """Stop together, when the chief has saved."""
-        self._services.checkpoints.wait()
-        self._services.cluster.barrier()
-        raise TrainingStopped(f"stopped by a signal: saved at step {self.progress.step}")
+        services = self._services
+        services.checkpoints.wait()
+        saved = f": saved at step {self.progress.step}"
+        raise stop_error(services.stop, services.report, services.cluster, saved)
 
     def restore(self, checkpoint: Checkpoint | None) -> None:
         """Restore a checkpoint on every task; it is None on other tasks than the chief."""

@@ -19,6 +19,7 @@ from distlaunch_trainer.task.step_watchdog import StepWatchdog
 
 from .loop_options import LoopOptions, StepTools, TaskServices
 from .run_state import RunState
+from .stopping import vote_to_stop
 
 _SECONDS_PER_EXECUTION = 0.25
 _MAX_STEPS = 50
@@ -221,7 +222,8 @@ class StepRunner(Runner):
         last = first + 1 if is_single or reader.may_end_early else block.stop
         self._launched = end = end_of_similar_steps(reader.has_empty_replicas, first, last)
         started = time.perf_counter()
-        values = [*map(float, signals), self._proposed_steps_per_execution()]
+        vote = vote_to_stop(self._stop, self._report, self._cluster)
+        values = [float(has_ended), float(vote), self._proposed_steps_per_execution()]
         with self._tools.profile.trace(first):
             results = self._functions.train(
                 batches,
@@ -239,7 +241,7 @@ class StepRunner(Runner):
         if not int(results.steps):
             self._model.stop_training = bool(has_ended)
             self._state.update(stopped=bool(has_ended))
-            return bool(must_stop)
+            return bool(must_stop > 0)
         self._functions.keep_logs(results)
         self._tools.profile.stop(end)
         loss = float(results.loss)
@@ -257,7 +259,7 @@ class StepRunner(Runner):
             self._tools.audit.flush(first, end)
             self._cluster.barrier()  # all have reported what a checkpoint will hold
         epoch = self._options.epochs_before + len(self._state.progress.history) + 1
-        self._report.event("step", step=end, epoch=epoch, loss=loss)
+        self._report.steps(end, epoch=epoch, loss=loss, examples=int(results.rows))
         if end == launched.block.stop:
             self._end_block(launched.block)
         return False

@@ -87,7 +87,8 @@ class ServerRunner(Runner):
         for variable, added in zip(self._functions.metric_variables, result.metrics, strict=True):
             variable.assign_add(added)
         self._state.update(step=step, epoch_examples=progress.epoch_examples + result.rows)
+        epoch = self._options.epochs_before + len(progress.history) + 1
+        self._report.figures.progress(step, epoch, result.rows)
         if step == end or time.monotonic() > self._last_event + _EVENT_SECONDS:
             self._last_event = time.monotonic()
-            epoch = self._options.epochs_before + len(progress.history) + 1
             self._report.event("step", step=step, epoch=epoch, loss=result.loss)

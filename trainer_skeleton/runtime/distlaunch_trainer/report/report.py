@@ -16,6 +16,7 @@ from distlaunch_trainer.task import messages
 from distlaunch_trainer.task.events import append_event
 from distlaunch_trainer.task.storage import join, read_whole, write_whole
 
+from .figures import Figures
 from .hypertune import MetricFile
 from .tensorboard import Board
 from .utilization import Utilization
@@ -37,10 +38,16 @@ class Report:
         self._metrics = MetricFile()
         self._board = Board(logs_dir, writes=role.is_chief)
         self._utilization = Utilization()
+        self.figures = Figures()
 
     def event(self, name: str, **facts: Any) -> None:
         """Append an event; the line is written whole."""
         append_event(name, _plain(facts))
+
+    def steps(self, step: int, *, epoch: int, loss: float, examples: int) -> None:
+        """Report that steps have ended, up to ``step``, with the examples of all tasks."""
+        self.event("step", step=step, epoch=epoch, loss=loss)
+        self.figures.progress(step, epoch, examples)
 
     def log(self, text: str, *, step: int | None = None) -> None:
         """Print a line, on the chief alone."""

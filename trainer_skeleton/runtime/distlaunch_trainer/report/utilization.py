@@ -10,14 +10,18 @@ from contextlib import suppress
 from pathlib import Path
 
 _GIB = 1 << 30
-_SMI = ("nvidia-smi", "--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits")
+# Vertex AI and GKE mount it beside the driver, outside the PATH of an image without CUDA
+# (https://cloud.google.com/kubernetes-engine/docs/how-to/gpus#cuda).
+_DRIVER_FOLDER = "/usr/local/nvidia/bin"
+_QUERY = ("--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits")
 
 
 class Utilization:
     """Measures from one call of `measure` to the next."""
 
     def __init__(self) -> None:
-        self._has_gpus = shutil.which(_SMI[0]) is not None
+        path = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{_DRIVER_FOLDER}"
+        self._smi = shutil.which("nvidia-smi", path=path)
         self._time, self._cpu, self._machine = time.monotonic(), _cpu_seconds(), _machine_ticks()
 
     def measure(self) -> dict[str, float]:
@@ -40,7 +44,20 @@ class Utilization:
             rows = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
             kib = {name: int(rest.split()[0]) for name, _, rest in (r.partition(":") for r in rows)}
             values["memory_machine_gib"] = (kib["MemTotal"] - kib["MemAvailable"]) * 1024 / _GIB
-        return values | (_gpu_values() if self._has_gpus else {})
+        return values | self.measure_gpus()
+
+    def measure_gpus(self) -> dict[str, float]:
+        """Return the mean share and all memory of this task's GPUs now, those that CUDA may use."""
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        if self._smi is None or visible in ("", "-1"):
+            return {}
+        command = [self._smi, *_QUERY, *([f"--id={visible}"] if visible else [])]
+        with suppress(OSError, ValueError, subprocess.SubprocessError, ZeroDivisionError):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+            rows = [[float(cell) for cell in line.split(",")] for line in done.stdout.splitlines()]
+            shares, used = zip(*rows, strict=True)
+            return {"gpu": sum(shares) / len(shares) / 100, "gpu_memory_gib": sum(used) / 1024}
+        return {}
 
 
 def _cpu_seconds() -> float:
@@ -54,12 +71,3 @@ def _machine_ticks() -> tuple[int, int] | None:
             ticks = [int(number) for number in file.readline().split()[1:9]]
         return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
     return None
-
-
-def _gpu_values() -> dict[str, float]:
-    with suppress(OSError, ValueError, subprocess.SubprocessError, ZeroDivisionError):
-        done = subprocess.run(_SMI, capture_output=True, text=True, timeout=5, check=True)
-        rows = [[float(number) for number in line.split(",")] for line in done.stdout.splitlines()]
-        shares, used = zip(*rows, strict=True)
-        return {"gpu": sum(shares) / len(shares) / 100, "gpu_memory_gib": sum(used) / 1024}
-    return {}

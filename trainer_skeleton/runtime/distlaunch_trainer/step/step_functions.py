@@ -95,9 +95,9 @@ class StepFunctions:
         """Train some steps (scalar, int32) on all replicas, or none if a task signals to stop.
 
         `batches` is their iterator, or one batch. The control signals of this task (shape [3]) are
-        whether to end the training and whether to stop the run, both for all tasks if above 0, and
-        a number for the others. Steps in which some replica has no row are compiled apart: they
-        copy all statistics and metrics, to restore them where there are no rows.
+        whether to end the training and a vote to stop the run, both for all tasks if the sum is
+        above 0, and a number for the others. Steps in which some replica has no row are compiled
+        apart: they copy all statistics and metrics, to restore them where there are no rows.
         """
         if self._training_step.accumulation is not None:
             self._training_step.accumulation.share()

@@ -119,6 +119,21 @@ class StepTimer:
             np.maximum(rows[:, _EXCHANGE], 0.0),
         )
 
+    def shares_since(self, seconds: float) -> dict[str, float]:
+        """Return the shares of input, exchange and the rest in the steps that ended after a time.
+
+        The time is in seconds since 1970. Any thread may call it, and steps may run meanwhile.
+        """
+        rows = self._rows.numpy()
+        rows = rows[(rows[:, _END] > seconds) & (rows[:, _END] > rows[:, _START])]
+        total = float((rows[:, _END] - rows[:, _START]).sum())
+        if not total:
+            return {}
+        waited = float(np.maximum(rows[:, _READY] - rows[:, _START], 0.0).sum()) / total
+        exchange = float(np.maximum(rows[:, _EXCHANGE], 0.0).sum()) / total
+        compute = max(1.0 - waited - exchange, 0.0)
+        return {"input": waited, "compute": compute, "exchange": exchange}
+
 
 def has_clock() -> bool:
     """Return whether TensorFlow allows to read the clock; not after ``enable_op_determinism()``."""

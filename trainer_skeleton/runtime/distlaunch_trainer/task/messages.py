@@ -12,7 +12,8 @@ import logging
 import os
 import re
 import sys
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 _STEP = re.compile(r"\bstep (\d+)\b")
 
@@ -51,6 +52,12 @@ def notice(text: str) -> None:
     _print("INFO", text, is_result=False)
 
 
+def figures(values: Mapping[str, Any]) -> None:
+    """Print figures as an entry of their own, where no launcher reads them as an event."""
+    if is_json() and "DISTLAUNCH_EVENTS" not in os.environ:
+        print(_object("INFO", "figures", figures=values), flush=True)
+
+
 def capture_logging() -> None:
     """Print what Python's logging and warnings report, TensorFlow's included, as JSON."""
     if is_json():
@@ -73,12 +80,12 @@ def _print(
     severity: Severity, text: str, step: int | None = None, *, is_result: bool = True
 ) -> None:
     stream = sys.stdout if severity == "INFO" and is_result else sys.stderr
-    print(_object(severity, text, step) if is_json() else text, file=stream, flush=True)
+    facts = {} if step is None else {"step": step}
+    print(_object(severity, text, **facts) if is_json() else text, file=stream, flush=True)
 
 
-def _object(severity: str, text: str, step: int | None = None) -> str:
-    facts = {"severity": severity, "message": text, "task": _task()}
-    return json.dumps(facts if step is None else facts | {"step": step})
+def _object(severity: str, text: str, **facts: Any) -> str:
+    return json.dumps({"severity": severity, "message": text, "task": _task(), **facts})
 
 
 def _task() -> str:

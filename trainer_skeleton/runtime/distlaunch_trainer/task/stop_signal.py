@@ -17,6 +17,12 @@ from typing import Any, NoReturn
 STOPPED = 143
 """Exit code of a run that was stopped by a signal (128 + SIGTERM)."""
 
+IDLE = 80
+"""Exit code of a run that was stopped because its GPUs were idle: none that Google or Slurm retry.
+
+It is none of sysexits.h, which end at 78, and none of a shell, which begin at 126.
+"""
+
 _POLL_SECONDS = 0.1
 _BEFORE = "before the training began"
 
