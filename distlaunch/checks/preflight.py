@@ -89,6 +89,9 @@ def run_checks(
     for region in dict.fromkeys((request.region, *launch.next_regions)):
         problems += machines.problems(replace(request, region=region), catalogue, today)
     problems += limits.problems(request, catalogue, launch.next_regions)
+    if launch.is_for_emulator:
+        remedy = "'distlaunch shell' prints how to look into its tasks"
+        problems += limits.ignored_web_access(request, "in the emulator", remedy)
     problems += gpus.problems(launch, request, catalogue, runtime, today)
     problems += gpus.unequal(request, is_bundled=bundled is not None)
     problems += image.problems

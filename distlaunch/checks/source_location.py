@@ -42,6 +42,7 @@ _FIELDS = {
     "tensorboard": ("{spec}tensorboard", None),
     "experiment": ("{spec}experiment", None),
     "experiment_run": ("{spec}experimentRun", None),
+    "web_access": ("{spec}enableWebAccess", "{spec}enableWebAccess"),
     "reduction_server": ("{spec}workerPoolSpecs.2", None),
     "tuning": ("studySpec", "{spec}hyperparameters"),
     "tuning.parameters": (None, "{spec}hyperparameters.params"),

@@ -20,13 +20,38 @@ if TYPE_CHECKING:
 
 @click.command("status")
 @options.with_job
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Update it until the job has ended; without a terminal print a line per change.",
+)
 @options.as_json
-def status(_: Settings, located: LocatedJob, *, as_json: bool) -> None:
-    """Show a job whole, as 'distlaunch show JOB' does: state, cause of a failure, cost, metrics."""
+def status(settings: Settings, located: LocatedJob, *, watch: bool, as_json: bool) -> int | None:
+    """Show a job whole, as 'distlaunch show JOB' does: state, cause of a failure, cost, metrics.
+
+    With --watch the exit code is 3 if the job ended without success. Ctrl-C does not affect it.
+    """
     from distlaunch.cli.runs import show_view
     from distlaunch.runs.view import view_job_whole
 
+    if watch:
+        return _watch(settings, located, as_json=as_json)
     show_view(view_job_whole(located.job, located.engine, located.commit), as_json=as_json)
+    return None
+
+
+def _watch(settings: Settings, located: LocatedJob, *, as_json: bool) -> int:
+    """Show a job's status until it has ended, and return the exit code."""
+    from distlaunch.errors import EXIT_INTERRUPTED
+    from distlaunch.runs.watch import StatusWatch
+    from distlaunch.submit.follow import FollowOptions, follow_job
+
+    with StatusWatch(settings.console(), located, as_json=as_json) as view:
+        options = FollowOptions(selection=None, reattach="status --watch")
+        code = follow_job(located.engine, located.job, view, options)
+        if code != EXIT_INTERRUPTED:
+            view.finish()
+    return code
 
 
 def _parse_regex(text: str) -> re.Pattern[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -75,6 +76,7 @@ class JobStatus:
     trials: tuple[Trial, ...] = ()
     console: str | None = None  # the URL of its page
     tensorboard: str | None = None  # likewise
+    web_access: Mapping[str, str] = field(default_factory=dict)  # URIs of shells by running tasks
     resource: Mapping[str, Any] = field(default_factory=dict, repr=False)  # for its engine alone
 
     @property
@@ -124,6 +126,16 @@ class Created(NamedTuple):
     job: JobStatus
     is_new: bool  # False if an earlier call created it
     duplicates: tuple[str, ...] = ()  # names of younger jobs that could not be cancelled
+
+
+class TaskShell(NamedTuple):
+    """A shell in a running task: a page, or the words of a command for a terminal."""
+
+    uri: str = ""
+    command: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.uri or shlex.join(self.command)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +247,9 @@ class Engine(Protocol):
 
     def read_log(self, job: JobStatus, selection: LogSelection) -> Iterator[TaskLines]:
         """Yield the lines of a job's log that exist now."""
+
+    def shell(self, job: JobStatus, task: str) -> TaskShell:
+        """Return a shell in a task of a running job; EngineError is raised if it has none."""
 
     def find_failure(self, job: JobStatus) -> FailureReport | None:
         """Return the first failure of a job, None for one that has not failed."""

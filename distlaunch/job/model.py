@@ -323,6 +323,7 @@ class Job:
     tensorboard: str | None = None
     experiment: str | None = None  # its name, or its resource name
     experiment_run: str | None = None
+    web_access: bool = False  # whether Google opens shells in the tasks
     reduction_server: ReductionServer | None = None
     tuning: Tuning | None = None
     vertex: Mapping[str, Any] = field(default_factory=dict)

@@ -287,6 +287,7 @@ class JobSection(Section):
     tensorboard: NonEmptyLine | None = None
     experiment: NonEmptyLine | None = None
     experiment_run: NonEmptyLine | None = None
+    web_access: bool = False
     reduction_server: ReductionServerSection | None = None
     tuning: TuningSection | None = None
     engine: Annotated[str, one_of("vertex", "slurm")] = "vertex"

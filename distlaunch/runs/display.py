@@ -27,6 +27,7 @@ _NOT_COMPARED = (
     "ended",
     "timeline",
     *("name", "display_name", "created", "waited", "console", "tensorboard", "endpoint", "failure"),
+    "web_access",
     "command",
     "job_dir",
     "bytes",
@@ -73,6 +74,7 @@ def whole(view: RunView) -> list[str | Table]:
         ("endpoint", view.endpoint or ""),
         ("link", "" if view.endpoint else view.console or ""),
         ("tensorboard", "" if view.endpoint else view.tensorboard or ""),
+        *(("shell", f"{task}  {uri}") for task, uri in view.web_access.items()),
     ]
     known = [(name, text) for name, text in facts if text]
     width = max(len(name) for name, _ in known)
@@ -84,6 +86,18 @@ def whole(view: RunView) -> list[str | Table]:
     for drawn in _charts(view.facts):
         parts += ["", drawn]
     return parts
+
+
+def progress_line(view: RunView) -> str:
+    """Return a job's state, time, trials and cost in one line."""
+    parts = [
+        f"{view.id} {view.state}",
+        "" if view.seconds is None else f"ran {duration(view.seconds)}",
+        *(f"{count} trials {state}" for state, count in view.trials.items()),
+        _cost(view.cost, has_ended=view.ended is not None),
+        view.error or "",
+    ]
+    return " · ".join(filter(None, parts))
 
 
 def differences(one: RunView, other: RunView) -> list[tuple[str, Any, Any]]:

@@ -47,6 +47,7 @@ class RunView:
     job_dir: str | None = None
     console: str | None = None  # the URL of its page
     tensorboard: str | None = None  # likewise
+    web_access: Mapping[str, str] = field(default_factory=dict)  # URIs of shells by tasks
     endpoint: str | None = None  # the URL that replaces Google's
     command: str = ""
     image: str | None = None
@@ -135,6 +136,7 @@ def view_status(job: JobStatus, engine: Engine) -> RunView:
         job_dir=job.job_dir,
         console=job.console,
         tensorboard=job.tensorboard,
+        web_access=job.web_access,
         endpoint=engine.endpoint,
         image=next((pool.image for pool in job.request.pools), None),
         error=job.error or None,
@@ -164,13 +166,21 @@ def view_job(job: JobStatus, engine: Engine, commit: str | None) -> RunView:
 
 def view_job_whole(job: JobStatus, engine: Engine, commit: str | None) -> RunView:
     """Return the same with the cost, if the user's price files allow one, and why it failed."""
+    view = view_job(job, engine, commit)
+    return replace(view, cost=_cost_so_far(job), failure=engine.find_failure(job))
+
+
+def view_progress(job: JobStatus, engine: Engine) -> RunView:
+    """Return a job with the cost, without a call to its engine."""
+    return replace(view_status(job, engine), cost=_cost_so_far(job))
+
+
+def _cost_so_far(job: JobStatus) -> dict[str, Any] | None:
     from distlaunch.price import cost_so_far
 
-    cost = None
     with suppress(JobFileError):  # `check` reports it
-        cost = cost_so_far(job, Path.cwd())
-    view = view_job(job, engine, commit)
-    return replace(view, cost=cost, failure=engine.find_failure(job))
+        return cost_so_far(job, Path.cwd())
+    return None
 
 
 def with_disk_use(view: RunView) -> RunView:

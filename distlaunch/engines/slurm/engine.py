@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import files, timestamps
-from distlaunch.engines.api import Created, Request
+from distlaunch.engines.api import Created, Request, TaskShell
 from distlaunch.engines.code_files import CodeFiles
 from distlaunch.engines.slurm import commands
 from distlaunch.engines.slurm.batch import batch_script, build_request
@@ -172,6 +172,15 @@ class SlurmEngine:
         for event in reader.read():
             if isinstance(event, TaskLines):
                 yield event
+
+    def shell(self, job: JobStatus, task: str) -> TaskShell:
+        """Return the command of a shell on a task's node, as a step of the job."""
+        folder = LaunchFolder(Path(job.name))
+        node = folder.node(task)
+        if not node:
+            raise SlurmError(f"{job.id}: {task} has not started yet", remedy="try again")
+        words = ("srun", f"--jobid={folder.job_number}", "--overlap", "--nodes=1", "--ntasks=1")
+        return TaskShell(command=(*words, f"--nodelist={node}", "--pty", "bash"))
 
     def find_failure(self, job: JobStatus) -> FailureReport | None:
         """Return the first failure of a job, None for one that has not failed."""

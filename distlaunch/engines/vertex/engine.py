@@ -21,7 +21,7 @@ from distlaunch.job.vertex import fields
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from distlaunch.engines.api import JobStatus
+    from distlaunch.engines.api import JobStatus, TaskShell
     from distlaunch.engines.vertex.client import Session
     from distlaunch.engines.vertex.follow import JobFollower
     from distlaunch.events import TaskLines
@@ -136,6 +136,12 @@ class VertexEngine:
         from distlaunch.engines.vertex.log_reader import LogReader
 
         return LogReader(self._jobs, job.resource, selection).read_all(job.resource)
+
+    def shell(self, job: JobStatus, task: str) -> TaskShell:
+        """Return the page of a task's shell; GoogleError is raised if it has none."""
+        from distlaunch.engines.vertex.shell import find_shell
+
+        return find_shell(job, task, is_emulator=is_loopback(self.endpoint))
 
     def find_failure(self, job: JobStatus) -> FailureReport | None:
         """Return the first failure of a job, None for one that has not failed."""

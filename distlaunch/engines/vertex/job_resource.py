@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 from distlaunch import timestamps
 from distlaunch.engines.api import JobState, JobStatus
 from distlaunch.engines.vertex.jobs import parse_name, state
-from distlaunch.engines.vertex.log_query import message_of, task_names
+from distlaunch.engines.vertex.log_query import message_of, task_names, task_of_replica
 from distlaunch.failure_reasons import STOCKOUT
 from distlaunch.job.launch import LAUNCH_LABEL
-from distlaunch.job.trial import Study, Trial
+from distlaunch.job.trial import INFEASIBLE, SUCCEEDED, Study, Trial
 from distlaunch.job.vertex import fields
 from distlaunch.job.vertex.view import view_request
 
@@ -57,6 +57,7 @@ def read_status(job: Mapping[str, Any], project: str) -> JobStatus:
         trials=tuple(_read_trial(trial, metric, end) for trial in job.get("trials") or ()),
         console=_console_url(job, project),
         tensorboard=_tensorboard_url(job),
+        web_access=_web_access(job),
         resource=job,
     )
 
@@ -147,6 +148,27 @@ def _console_url(job: Mapping[str, Any], project: str) -> str:
         f"https://console.cloud.google.com/agent-platform/locations/{name.region}/training/"
         f"{name.id}?project={project}"
     )
+
+
+def _web_access(job: Mapping[str, Any]) -> dict[str, str]:
+    """Return the URIs of the shells in running tasks, also those of a tuning job's trials.
+
+    Google's keys are nodes such as ``workerpool1-0``
+    (https://cloud.google.com/vertex-ai/docs/training/monitor-debug-interactive-shell).
+    """
+    if state(job).is_terminal:
+        return {}
+    trials = [(f"trial:{trial.get('id')}/", trial) for trial in job.get("trials") or ()]
+    return {
+        prefix + task_of_replica(job, node): uri
+        for prefix, part in [("", job), *trials]
+        if part.get("state") not in (SUCCEEDED, INFEASIBLE)
+        for node, uri in sorted((part.get("webAccessUris") or {}).items(), key=_node_order)
+    }
+
+
+def _node_order(item: tuple[str, str]) -> list[int]:
+    return [int(number) for number in re.findall(r"[0-9]+", item[0])]
 
 
 def _tensorboard_url(job: Mapping[str, Any]) -> str | None:

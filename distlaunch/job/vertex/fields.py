@@ -30,6 +30,7 @@ PLAIN_FIELDS = {
     "tensorboard": "tensorboard",
     "experiment": "experiment",
     "experiment_run": "experimentRun",
+    "web_access": "enableWebAccess",
 }
 """Fields of a Job that are copied as they are, and their names in a CustomJobSpec."""
 

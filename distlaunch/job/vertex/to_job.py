@@ -143,7 +143,11 @@ def job_fields(body: Mapping[str, Any], base: Job) -> dict[str, Any]:
         "scheduling": _scheduling(spec.get("scheduling", {}), base.scheduling),
         "reduction_server": server,
         "tuning": read_tuning(body) if "studySpec" in body else base.tuning,
-        **{name: spec[json] for name, json in fields.PLAIN_FIELDS.items() if spec.get(json)},
+        **{
+            name: spec[json]
+            for name, json in fields.PLAIN_FIELDS.items()
+            if spec.get(json) or spec.get(json) is False
+        },
     }
 
 

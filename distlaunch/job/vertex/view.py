@@ -97,6 +97,7 @@ class JobRequest:
     trials_at_once: int = 1
     search: Mapping[str, Any] | None = None
     encryption_key: str | None = None
+    web_access: bool = False
 
     @property
     def has_parameter_servers(self) -> bool:
@@ -127,6 +128,7 @@ def slurm_request(job: Job) -> JobRequest:
         region="",
         pools=tuple(_slurm_pool(role.field, pool) for role, pool in pools if pool and pool.count),
         timeout=job.slurm.time or job.scheduling.timeout or 0,
+        web_access=job.web_access,
     )
 
 
@@ -160,6 +162,7 @@ def view_request(
         trials_at_once=body.get("parallelTrialCount", 1) if is_tuned else 1,
         search={key: body[key] for key in body if key in _SEARCH} if is_tuned else None,
         encryption_key=body.get("encryptionSpec", {"kmsKeyName": None}).get("kmsKeyName", ""),
+        web_access=spec.get("enableWebAccess", False),
     )
 
 
