@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.job.tf_config import replica_environment
 from distlaunch.local import container
+from distlaunch.local.debugger import debugged
 from distlaunch.local.task_process import TaskPlan
 
 if TYPE_CHECKING:
@@ -92,8 +93,12 @@ def plan_task(
     addresses: Mapping[Task, str],
     attempt: AttemptFolder,
     restarts: int,
+    debug_port: int | None = None,
 ) -> TaskPlan:
-    """Return what the host starts for a task, with its whole environment."""
+    """Return what the host starts for a task, with its whole environment.
+
+    With `debug_port` its program waits for a debugger there, in a Python of its own.
+    """
     env = {
         **common,
         **share.environment(common),
@@ -112,10 +117,13 @@ def plan_task(
     else:
         name, cores = None, share.cores
         argv = [*program.words]
+    is_module = program.kind == "module"
+    if debug_port:
+        argv, is_module = debugged(argv, debug_port, is_module=is_module), False
     return TaskPlan(
         name=str(task),
         argv=argv,
-        is_module=program.kind == "module",
+        is_module=is_module,
         env=env,
         work_dir=str(work_dir),
         cores=cores,
