@@ -60,15 +60,15 @@ def job_tasks(context: click.Context) -> Iterable[str]:
 
 
 @_completion
-def task_names(_context: click.Context) -> Iterable[str]:
-    """Return the tasks of distlaunch.yaml."""
-    return _task_names()
-
-
-@_completion
 def local_tasks(_context: click.Context) -> Iterable[str]:
     """Return the tasks of distlaunch.yaml, each followed by ``@``."""
-    return [f"{task}@" for task in _task_names()]
+    from distlaunch.errors import DistlaunchError
+    from distlaunch.job.load import load_job
+
+    try:
+        return [f"{task}@" for task in load_job(Path.cwd()).job.cluster.tasks()]
+    except DistlaunchError:
+        return ()
 
 
 @_completion
@@ -98,16 +98,6 @@ def starter_names(_context: click.Context) -> Iterable[str]:
     from distlaunch.resources import starters
 
     return starters()
-
-
-def _task_names() -> list[str]:
-    from distlaunch.errors import DistlaunchError
-    from distlaunch.job.load import load_job
-
-    try:
-        return [str(task) for task in load_job(Path.cwd()).job.cluster.tasks()]
-    except DistlaunchError:
-        return []
 
 
 def _run_ids() -> list[str]:

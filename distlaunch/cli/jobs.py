@@ -11,7 +11,7 @@ import click
 
 from distlaunch.cli import completion, options
 from distlaunch.cli.settings import draw, show, show_json
-from distlaunch.errors import UsageError
+from distlaunch.errors import EXIT_INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
     from distlaunch.cli.settings import Settings
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 @click.command("status")
 @options.with_job
 @click.option(
-    "--watch",
-    is_flag=True,
-    help="Update it until the job has ended; without a terminal print a line per change.",
+    "--watch", is_flag=True, help="Update it until the end; in a pipe, a line per change."
 )
 @options.as_json
 def status(settings: Settings, located: LocatedJob, *, watch: bool, as_json: bool) -> int | None:
@@ -41,16 +39,14 @@ def status(settings: Settings, located: LocatedJob, *, watch: bool, as_json: boo
 
 
 def _watch(settings: Settings, located: LocatedJob, *, as_json: bool) -> int:
-    """Show a job's status until it has ended, and return the exit code."""
-    from distlaunch.errors import EXIT_INTERRUPTED
     from distlaunch.runs.watch import StatusWatch
     from distlaunch.submit.follow import FollowOptions, follow_job
 
-    with StatusWatch(settings.console(), located, as_json=as_json) as view:
-        options = FollowOptions(selection=None, reattach="status --watch")
-        code = follow_job(located.engine, located.job, view, options)
+    engine, job, how = located.engine, located.job, FollowOptions(None, reattach="status --watch")
+    with StatusWatch(settings.console(), engine, job, as_json=as_json) as view:
+        code = follow_job(engine, job, view, how)
         if code != EXIT_INTERRUPTED:
-            view.finish()
+            view.finish(located.commit)
     return code
 
 

@@ -74,7 +74,6 @@ NEWEST = ""  # the value of --resume without a job
 @click.option(
     "--debug-task",
     metavar="TASK",
-    shell_complete=completion.task_names,
     help="Have a task wait for a debugger (debugpy) before its program runs.",
 )
 @options.devices
@@ -96,7 +95,6 @@ def command(
     *,
     kill: tuple[str, ...],
     freeze: tuple[str, ...],
-    debug_task: str | None,
     overrides: tuple[str, ...],
     docker: bool,
     notify: str | None,
@@ -114,7 +112,7 @@ def command(
       distlaunch local --workers 2 -- python anything.py
       distlaunch local --kill worker:0@step=40 --restarts 1
     """  # noqa: D301 - click wants the character that this is an escape for
-    from distlaunch.local import debugger, run_plan
+    from distlaunch.local import run_plan
     from distlaunch.notify import Ending, notify_at_end
 
     console, project = settings.console(), Path.cwd()
@@ -124,7 +122,6 @@ def command(
             *(run_plan.Fault.parse("kill", text) for text in kill),
             *(run_plan.Fault.parse("freeze", text) for text in freeze),
         ),
-        debug_task=debugger.parse_task(debug_task) if debug_task else None,
         is_contained=docker,
         is_debug=settings.debug,
         **fields,  # the options that have the name of a field

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -128,16 +127,6 @@ class Created(NamedTuple):
     duplicates: tuple[str, ...] = ()  # names of younger jobs that could not be cancelled
 
 
-class TaskShell(NamedTuple):
-    """A shell in a running task: a page, or the words of a command for a terminal."""
-
-    uri: str = ""
-    command: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return self.uri or shlex.join(self.command)
-
-
 @dataclass(frozen=True, slots=True)
 class LogSelection:
     """Which part of a job's log to show."""
@@ -248,8 +237,11 @@ class Engine(Protocol):
     def read_log(self, job: JobStatus, selection: LogSelection) -> Iterator[TaskLines]:
         """Yield the lines of a job's log that exist now."""
 
-    def shell(self, job: JobStatus, task: str) -> TaskShell:
-        """Return a shell in a task of a running job; EngineError is raised if it has none."""
+    def shell(self, job: JobStatus, task: str) -> str | tuple[str, ...]:
+        """Return the URL of a shell in a running task, or the words of a command that opens one.
+
+        EngineError is raised if there is none.
+        """
 
     def find_failure(self, job: JobStatus) -> FailureReport | None:
         """Return the first failure of a job, None for one that has not failed."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import DistlaunchError, OutputError
 from distlaunch.events import Notice, TaskChanged, TaskLines, Trained, Waiting
-from distlaunch.local.debugger import waiting_text
 from distlaunch.local.host_process import HostProcess
 from distlaunch.local.output import TaskOutput
 from distlaunch.local.ports import is_any_listening
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from distlaunch.events import Event
     from distlaunch.job.model import Task
+    from distlaunch.local.debugger import Debugger
     from distlaunch.local.host import Message
     from distlaunch.local.ports import HeldPorts
     from distlaunch.local.run_plan import Fault
@@ -38,7 +38,7 @@ class Attempt:
     """Runs a group of tasks once; the first is the primary.
 
     The ports are released just before the tasks start. A fault that was injected is removed from
-    the list. `debugger` is a task that waits for one, and at which port.
+    the list.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Attempt:
         view: ProgressView,
         signals: StopSignals,
         can_restart: bool,
-        debugger: tuple[Task, int] | None = None,
+        debugger: Debugger | None = None,
     ) -> None:
         self._tasks = {str(task): task for task in plans}
         self._has_modules = any(plan.is_module for plan in plans.values())
@@ -72,14 +72,9 @@ class Attempt:
             task: TaskOutput(name, pipes[name], folder.log(task), self._report)
             for name, task in self._tasks.items()
         }
-        self._debugger = debugger  # until the task waits for it
-        self.policy = Policy(
-            plans,
-            self._send,
-            self._report,
-            can_restart=can_restart,
-            is_debugged=debugger is not None,
-        )
+        self._debugger = debugger  # until its task waits
+        limits = {"can_restart": can_restart, "is_debugged": debugger is not None}
+        self.policy = Policy(plans, self._send, self._report, **limits)
 
     def run(self) -> Verdict:
         """Run the group to its end and return how it went."""
@@ -152,9 +147,10 @@ class Attempt:
             return
         self._next_tick = now + _TICK
         if self._started_at is not None and not self.has_cluster:
-            self.has_cluster = is_any_listening(self._ports.numbers[: len(self._tasks)])
-        if self._debugger and self._started_at is not None:
-            self._report_debugger(*self._debugger)
+            self.has_cluster = is_any_listening(self._ports.numbers)
+        if self._debugger and self._started_at and is_any_listening([self._debugger.port]):
+            self._notify(str(self._debugger))
+            self._debugger = None
         for task, events in self._events.items():
             for event in events.poll():
                 self._handle_event(task, event, now)
@@ -162,11 +158,6 @@ class Attempt:
             self._inject(seconds=now - self._started_at)
         self.policy.tick(now)
         self._view.spin()
-
-    def _report_debugger(self, task: Task, port: int) -> None:
-        if is_any_listening([port]):
-            self._notify(waiting_text(str(task), port))
-            self._debugger = None
 
     def _handle_event(self, task: Task, event: Mapping[str, Any], now: float) -> None:
         if event["event"] == "ready":

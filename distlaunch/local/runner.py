@@ -11,7 +11,6 @@ from distlaunch.errors import DistlaunchError, OutputError
 from distlaunch.events import JobFailed, Notice
 from distlaunch.failure_reasons import FailureReport, explain
 from distlaunch.local.attempt import Attempt
-from distlaunch.local.debugger import choose_port
 from distlaunch.local.host_resources import has_cpu_tensorflow, share_out, this_machine
 from distlaunch.local.ports import HOST, HeldPorts, is_taken
 from distlaunch.local.stop_policy import Done, Failure, Stopped
@@ -129,19 +128,16 @@ class Runner:
 
     def _run_attempt(self, folder: AttemptFolder, signals: StopSignals) -> int | None:
         """Run the group once and return the exit code, or None where it is to be restarted."""
-        debug_task = self._spec.options.debug_task
-        with HeldPorts(len(self._tasks) + bool(debug_task)) as ports:
-            task_ports = ports.numbers[: len(self._tasks)]
-            debug_port = choose_port(ports.numbers[-1]) if debug_task else None
+        with HeldPorts(len(self._tasks)) as ports:
             attempt = Attempt(
-                self._plans(folder, task_ports, debug_port),
+                self._plans(folder, ports.numbers),
                 env=os.environ if self._is_contained else self._env,
                 folder=folder,
                 ports=ports,
                 faults=self._faults if self._restarts == 0 else [],
                 view=self._view,
                 signals=signals,
-                debugger=(debug_task, debug_port) if debug_task and debug_port else None,
+                debugger=self._spec.debugger,
                 can_restart=self._restarts < self._spec.options.restarts,
             )
             verdict = attempt.run()
@@ -153,9 +149,7 @@ class Runner:
             return 128 + (verdict.signal or 0)
         return self._handle_failure(verdict, attempt, ports.numbers)
 
-    def _plans(
-        self, folder: AttemptFolder, ports: tuple[int, ...], debug_port: int | None
-    ) -> dict[Task, TaskPlan]:
+    def _plans(self, folder: AttemptFolder, ports: tuple[int, ...]) -> dict[Task, TaskPlan]:
         addresses = {task: f"{HOST}:{port}" for task, port in zip(self._tasks, ports, strict=True)}
         self._folders = task_folders(self._spec, self._tasks)
         return {
@@ -168,7 +162,6 @@ class Runner:
                 addresses=addresses,
                 attempt=folder,
                 restarts=self._restarts,
-                debug_port=debug_port if task == self._spec.options.debug_task else None,
             )
             for task, share in self._shares.items()
         }

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.job.tf_config import replica_environment
 from distlaunch.local import container
-from distlaunch.local.debugger import debugged
 from distlaunch.local.task_process import TaskPlan
 
 if TYPE_CHECKING:
@@ -93,12 +92,8 @@ def plan_task(
     addresses: Mapping[Task, str],
     attempt: AttemptFolder,
     restarts: int,
-    debug_port: int | None = None,
 ) -> TaskPlan:
-    """Return what the host starts for a task, with its whole environment.
-
-    With `debug_port` its program waits for a debugger there, in a Python of its own.
-    """
+    """Return what the host starts for a task, with its whole environment."""
     env = {
         **common,
         **share.environment(common),
@@ -118,8 +113,8 @@ def plan_task(
         name, cores = None, share.cores
         argv = [*program.words]
     is_module = program.kind == "module"
-    if debug_port:
-        argv, is_module = debugged(argv, debug_port, is_module=is_module), False
+    if spec.debugger and spec.debugger.task == str(task):
+        argv, is_module = spec.debugger.words(argv, is_module=is_module), False
     return TaskPlan(
         name=str(task),
         argv=argv,

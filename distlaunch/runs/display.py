@@ -27,11 +27,9 @@ _NOT_COMPARED = (
     "ended",
     "timeline",
     *("name", "display_name", "created", "waited", "console", "tensorboard", "endpoint", "failure"),
-    "web_access",
     "command",
     "job_dir",
-    "bytes",
-    "cost",
+    *("bytes", "cost", "web_access"),
     "error",
     "summary",
 )
@@ -88,16 +86,12 @@ def whole(view: RunView) -> list[str | Table]:
     return parts
 
 
-def progress_line(view: RunView) -> str:
-    """Return a job's state, time, trials and cost in one line."""
-    parts = [
-        f"{view.id} {view.state}",
-        "" if view.seconds is None else f"ran {duration(view.seconds)}",
-        *(f"{count} trials {state}" for state, count in view.trials.items()),
-        _cost(view.cost, has_ended=view.ended is not None),
-        view.error or "",
-    ]
-    return " · ".join(filter(None, parts))
+def status_line(view: RunView) -> str:
+    """Return a job's state, time, trials and cost."""
+    ran = "" if view.seconds is None else f"ran {duration(view.seconds)}"
+    trials = ", ".join(f"{count} trials {state}" for state, count in view.trials.items())
+    cost = _cost(view.cost, has_ended=view.ended is not None)
+    return " · ".join(filter(None, (f"{view.id} {view.state}", ran, trials, cost, view.error)))
 
 
 def differences(one: RunView, other: RunView) -> list[tuple[str, Any, Any]]:

@@ -167,15 +167,11 @@ def view_job(job: JobStatus, engine: Engine, commit: str | None) -> RunView:
 def view_job_whole(job: JobStatus, engine: Engine, commit: str | None) -> RunView:
     """Return the same with the cost, if the user's price files allow one, and why it failed."""
     view = view_job(job, engine, commit)
-    return replace(view, cost=_cost_so_far(job), failure=engine.find_failure(job))
+    return replace(view, cost=cost_of(job), failure=engine.find_failure(job))
 
 
-def view_progress(job: JobStatus, engine: Engine) -> RunView:
-    """Return a job with the cost, without a call to its engine."""
-    return replace(view_status(job, engine), cost=_cost_so_far(job))
-
-
-def _cost_so_far(job: JobStatus) -> dict[str, Any] | None:
+def cost_of(job: JobStatus) -> dict[str, Any] | None:
+    """Return a job's cost so far, None if the user's price files do not allow one."""
     from distlaunch.price import cost_so_far
 
     with suppress(JobFileError):  # `check` reports it

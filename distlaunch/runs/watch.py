@@ -3,70 +3,63 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 from distlaunch.events import JobFailed, Notice
 from distlaunch.runs import display
-from distlaunch.runs.view import view_job_whole, view_progress
+from distlaunch.runs.view import cost_of, view_job_whole, view_status
 from distlaunch.ui.progress_view import ProgressView
 
 if TYPE_CHECKING:
-    from distlaunch.engines.api import JobStatus
+    from collections.abc import Iterable
+
+    from distlaunch.engines.api import Engine, Follower, JobStatus
     from distlaunch.events import Event
     from distlaunch.runs.view import RunView
-    from distlaunch.submit.lookup import LocatedJob
     from distlaunch.ui.console import Console
 
 
 class StatusWatch(ProgressView):
-    """Shows the status of the job that `follower` follows, each time it is polled."""
+    """Shows the status of a job each time that the follower that is streamed has polled it."""
 
-    def __init__(self, console: Console, located: LocatedJob, *, as_json: bool) -> None:
-        super().__init__(console, located.job.tasks)
-        self._located = located
+    def __init__(self, console: Console, engine: Engine, job: JobStatus, *, as_json: bool) -> None:
+        super().__init__(console, job.tasks)
+        self._engine = engine
         self._as_json = as_json
         self._is_live = console.has_progress and not as_json
-        self._content: object = None
+        self._before: object = None
+
+    def stream(self, events: Iterable[Event]) -> None:
+        """Show a follower's events, and the status."""
+        self._follower = cast("Follower", events)
+        super().stream(events)
 
     def handle(self, event: Event) -> None:
-        is_message = isinstance(event, Notice) or (
-            isinstance(event, JobFailed) and not self._as_json and not self._is_live
-        )
-        if is_message:  # states and trials are in the status
+        """Show messages; the rest is in the status."""
+        if isinstance(event, Notice) or (isinstance(event, JobFailed) and not self._is_live):
             super().handle(event)
 
     def wait(self, seconds: float) -> None:
         """Show the status, and let time pass."""
-        if not self._job.has_ended:
-            view = view_progress(self._job, self._located.engine)
-            if self._is_live:
-                self.console.progress("\n".join(map(str, display.whole(view))))
-            else:
-                self._show_change(view)
+        job = self._follower.status
+        if not job.has_ended:
+            self._show(replace(view_status(job, self._engine), cost=cost_of(job)))
         super().wait(seconds)
 
-    def finish(self) -> None:
-        """Show the whole status of the job that has ended."""
-        self.console.progress("")
-        view = view_job_whole(self._job, self._located.engine, self._located.commit)
+    def finish(self, commit: str | None) -> None:
+        """Show the whole status of a job that has ended."""
+        self._show(view_job_whole(self._follower.status, self._engine, commit), is_last=True)
+
+    def _show(self, view: RunView, *, is_last: bool = False) -> None:
+        """Show a status in place, elsewhere if more has changed than times and cost."""
+        content = (view.state, view.error, view.trials, view.web_access)
         if self._is_live:
-            self.console.draw(*display.whole(view))
-        else:
-            self._content = None if self._as_json else self._content
-            self._show_change(view)
-
-    @property
-    def _job(self) -> JobStatus:
-        return self.follower.status if self.follower else self._located.job
-
-    def _show_change(self, view: RunView) -> None:
-        """Print the status if more than times and cost has changed."""
-        content = (view.state, view.error, view.trials, view.web_access, view.started)
-        if content == self._content:
-            return
-        self._content = content
-        if self._as_json:
-            facts = view.as_json() | {"metrics": view.facts.metrics}
-            self.console.result(json.dumps(facts, ensure_ascii=False))
-        else:
-            self.console.result(display.progress_line(view))
+            lines = display.whole(view)
+            self.console.progress("" if is_last else "\n".join(map(str, lines)))
+            self.console.draw(*lines if is_last else ())
+        elif self._as_json and (is_last or content != self._before):
+            self.console.result(json.dumps(view.as_json() | {"metrics": view.facts.metrics}))
+        elif content != self._before:
+            self.console.result(display.status_line(view))
+        self._before = content

@@ -72,7 +72,7 @@ def follow_launch(
 
 def follow_job(engine: Engine, job: JobStatus, view: ProgressView, options: FollowOptions) -> int:
     """Follow a job that exists, and return the exit code."""
-    follower = view.follower = engine.follow(job, options.selection, sleep=view.wait)
+    follower = engine.follow(job, options.selection, sleep=view.wait)
     try:
         view.stream(follower)
     except KeyboardInterrupt:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from distlaunch.engines.api import Follower
     from distlaunch.events import Event, Level
     from distlaunch.ui.console import Console
 
@@ -60,7 +59,6 @@ class ProgressView:
 
     def __init__(self, console: Console, tasks: Sequence[str]) -> None:
         self.console = console
-        self.follower: Follower | None = None  # of a job that exists
         self._primary = tasks[0]
         self._progress = Progress()
         self._summary: Mapping[str, object] | None = None

@@ -19,7 +19,25 @@ from distlaunch.ui.console import Console
 
 from ..json_schemas import load_checked  # noqa: TID252 - tests are no package
 
-PROGRAM = "import sys, time; time.sleep(1); sys.exit({code})"
+PROGRAM = """\
+import pathlib, sys, time
+while not pathlib.Path("is-shown").exists():
+    time.sleep(0.05)
+sys.exit({code})
+"""
+
+
+@pytest.fixture(autouse=True)
+def watched(monkeypatch, project):
+    """End the job's program when the job is shown to be running."""
+    show = StatusWatch._show
+
+    def show_and_end(self, view, **how):
+        show(self, view, **how)
+        if view.state == "RUNNING":
+            (project / "is-shown").touch()
+
+    monkeypatch.setattr(StatusWatch, "_show", show_and_end)
 
 
 @pytest.mark.parametrize(("program_code", "end", "code"), [(0, "SUCCEEDED", 0), (7, "FAILED", 3)])
@@ -27,20 +45,18 @@ def test_a_line_for_each_change_in_a_pipe(run, cloud, program_code, end, code):
     cloud.launch(PROGRAM.format(code=program_code), "digits-1")
     done = run("status", "digits-1", "--watch", *cloud.options())
     states = [line.split(" ")[1] for line in done.out.splitlines()]
-    assert (done.code, [state for state in states if state not in ("QUEUED", "PENDING")]) == (
-        code,
-        ["RUNNING", end] if code == 0 else ["RUNNING", *["FAILED"] * states.count("FAILED")],
-    )
+    assert (done.code, [*dict.fromkeys(states)][-2:]) == (code, ["RUNNING", end]), done.err
     assert re.search(rf"^digits-1 {end} · ran [0-9.]+ s", done.out, re.MULTILINE)
-    assert ("chief failed first" in done.err) == (code == 3)
+    assert (" failed first" in done.err) == (code == 3)
 
 
 def test_an_object_for_each_change_as_json(run, cloud):
     cloud.launch(PROGRAM.format(code=7), "digits-1")
     done = run("status", "digits-1", "--watch", "--json", *cloud.options())
     views = [load_checked("show", line) for line in done.out.splitlines()]
-    assert (done.code, done.err, views[-1]["state"]) == (3, "", "FAILED")
-    assert (views[-1]["failure"]["task"], views[0]["failure"]) == ("chief", None)
+    assert (done.code, views[-1]["state"]) == (3, "FAILED")
+    assert views[-1]["failure"]["task"] in ("chief", "worker:0")
+    assert views[0]["failure"] is None
 
 
 @pytest.fixture
@@ -73,7 +89,7 @@ def test_the_status_in_place_on_a_terminal(run, cloud, terminal):
     cloud.launch(PROGRAM.format(code=0), "digits-1")
     assert run("status", "digits-1", "--watch", *cloud.options()).code == 0
     *frames, last = terminal().split("\r\x1b[2K")
-    assert len(frames) > 2
+    assert len(frames) > 1
     assert all(frame.count("state ") <= 1 for frame in frames)
     assert "RUNNING" in frames[-1]
     assert "state      SUCCEEDED" in last

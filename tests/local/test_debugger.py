@@ -12,7 +12,8 @@ from itertools import count
 import pytest
 
 from distlaunch.job.model import Task
-from distlaunch.local import debugger, stop_policy
+from distlaunch.local import stop_policy
+from distlaunch.local.debugger import Debugger
 from distlaunch.local.stop_policy import Done, Ended, Policy
 
 PROGRAM = """
@@ -132,7 +133,7 @@ def test_the_chief_that_runs_the_module_of_the_job(tmp_path):
     ("option", "program", "code", "message"),
     [
         ("worker:5", "python", 2, "--debug-task worker:5: no such task in this cluster"),
-        ("boss", "python", 2, "--debug-task: 'boss' is not a task"),
+        ("boss", "python", 2, "--debug-task boss: no such task in this cluster"),
         ("chief", "./train.sh", 2, "./train.sh is not Python; write -- python FILE.py"),
     ],
 )
@@ -163,13 +164,7 @@ def test_a_python_without_debugpy_is_named_with_its_command(cli, tmp_path):
 )
 def test_debugpy_gets_the_program_and_python_its_options(words, is_module, before, after):
     listen = ["-m", "debugpy", "--listen", "127.0.0.1:7", "--wait-for-client"]
-    assert debugger.debugged(words, 7, is_module=is_module) == [*before, *listen, *after]
-
-
-def test_a_taken_port_is_replaced(monkeypatch):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        monkeypatch.setattr(debugger, "PORT", server.getsockname()[1])
-        assert debugger.choose_port(7) == 7
+    assert Debugger("chief", 7).words(words, is_module=is_module) == [*before, *listen, *after]
 
 
 @pytest.mark.parametrize("is_debugged", [False, True])

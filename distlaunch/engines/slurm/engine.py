@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import files, timestamps
-from distlaunch.engines.api import Created, Request, TaskShell
+from distlaunch.engines.api import Created, Request
 from distlaunch.engines.code_files import CodeFiles
 from distlaunch.engines.slurm import commands
 from distlaunch.engines.slurm.batch import batch_script, build_request
@@ -24,6 +24,8 @@ from distlaunch.errors import (
 )
 from distlaunch.job.launch import LaunchRequest
 from distlaunch.job.load import job_from_data
+from distlaunch.job.model import Task
+from distlaunch.task_files import file_stem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -173,14 +175,14 @@ class SlurmEngine:
             if isinstance(event, TaskLines):
                 yield event
 
-    def shell(self, job: JobStatus, task: str) -> TaskShell:
+    def shell(self, job: JobStatus, task: str) -> tuple[str, ...]:
         """Return the command of a shell on a task's node, as a step of the job."""
         folder = LaunchFolder(Path(job.name))
-        node = folder.node(task)
-        if not node:
+        node = folder.attempt(folder.attempts()).path / f"{file_stem(Task.parse(task))}.node"
+        if not node.exists():
             raise SlurmError(f"{job.id}: {task} has not started yet", remedy="try again")
         words = ("srun", f"--jobid={folder.job_number}", "--overlap", "--nodes=1", "--ntasks=1")
-        return TaskShell(command=(*words, f"--nodelist={node}", "--pty", "bash"))
+        return (*words, f"--nodelist={node.read_text()}", "--pty", "bash")
 
     def find_failure(self, job: JobStatus) -> FailureReport | None:
         """Return the first failure of a job, None for one that has not failed."""

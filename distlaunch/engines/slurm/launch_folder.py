@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import files
 from distlaunch.errors import DistlaunchError, os_reason
-from distlaunch.job.model import Task
-from distlaunch.task_files import AttemptFolder, file_stem
+from distlaunch.task_files import AttemptFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -76,14 +75,6 @@ class LaunchFolder:
         while self.attempt(number + 1).path.is_dir():
             number += 1
         return number
-
-    def node(self, task: str) -> str:
-        """Return the node of a task in the last attempt, empty if it is not known yet."""
-        path = self.attempt(self.attempts()).path / f"{file_stem(Task.parse(task))}.node"
-        try:
-            return path.read_text(encoding="utf-8").strip()
-        except OSError:
-            return ""
 
     @contextmanager
     def lock(self) -> Iterator[int]:

@@ -13,6 +13,8 @@ from distlaunch.engines.api import Created, LogSelection, Request
 from distlaunch.engines.vertex.client import is_loopback
 from distlaunch.engines.vertex.job_resource import read_status
 from distlaunch.engines.vertex.jobs import Jobs, parse_name
+from distlaunch.engines.vertex.log_query import without_trial
+from distlaunch.errors import GoogleError
 from distlaunch.job import vertex
 from distlaunch.job.launch import LAUNCH_LABEL, change_job_dir
 from distlaunch.job.model import job_name
@@ -21,7 +23,7 @@ from distlaunch.job.vertex import fields
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from distlaunch.engines.api import JobStatus, TaskShell
+    from distlaunch.engines.api import JobStatus
     from distlaunch.engines.vertex.client import Session
     from distlaunch.engines.vertex.follow import JobFollower
     from distlaunch.events import TaskLines
@@ -137,11 +139,25 @@ class VertexEngine:
 
         return LogReader(self._jobs, job.resource, selection).read_all(job.resource)
 
-    def shell(self, job: JobStatus, task: str) -> TaskShell:
-        """Return the page of a task's shell; GoogleError is raised if it has none."""
-        from distlaunch.engines.vertex.shell import find_shell
-
-        return find_shell(job, task, is_emulator=is_loopback(self.endpoint))
+    def shell(self, job: JobStatus, task: str) -> str:
+        """Return the URL of a task's shell, of any running trial for a task without a trial."""
+        if job.web_access:
+            for name, uri in job.web_access.items():
+                if task in (name, without_trial(name)):
+                    return uri
+            running = ", ".join(job.web_access)
+            raise GoogleError(f"{job.id}: no shell in {task}; there are: {running}")
+        if is_loopback(self.endpoint):
+            containers = f"docker ps --filter label=distlaunch-job={parse_name(job.name).id}"
+            raise GoogleError(
+                "the emulator has no web access",
+                remedy="its tasks are processes of this machine; with --run-with docker run "
+                f"'{containers}' and 'docker exec -it CONTAINER sh'",
+            )
+        if job.request.web_access:
+            raise GoogleError(f"{job.id}: no shells yet", remedy="try again in a minute")
+        remedy = f"run 'distlaunch resubmit {job.id} --set web_access=true'"
+        raise GoogleError(f"{job.id}: was submitted without web_access: true", remedy=remedy)
 
     def find_failure(self, job: JobStatus) -> FailureReport | None:
         """Return the first failure of a job, None for one that has not failed."""

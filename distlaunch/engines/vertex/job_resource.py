@@ -151,24 +151,18 @@ def _console_url(job: Mapping[str, Any], project: str) -> str:
 
 
 def _web_access(job: Mapping[str, Any]) -> dict[str, str]:
-    """Return the URIs of the shells in running tasks, also those of a tuning job's trials.
+    """Return the URIs of the shells in running tasks, also in those of trials.
 
-    Google's keys are nodes such as ``workerpool1-0``
-    (https://cloud.google.com/vertex-ai/docs/training/monitor-debug-interactive-shell).
+    https://cloud.google.com/vertex-ai/docs/training/monitor-debug-interactive-shell
     """
-    if state(job).is_terminal:
-        return {}
     trials = [(f"trial:{trial.get('id')}/", trial) for trial in job.get("trials") or ()]
-    return {
-        prefix + task_of_replica(job, node): uri
+    uris = (
+        ([*map(int, re.findall("[0-9]+", node))], prefix + task_of_replica(job, node), uri)
         for prefix, part in [("", job), *trials]
-        if part.get("state") not in (SUCCEEDED, INFEASIBLE)
-        for node, uri in sorted((part.get("webAccessUris") or {}).items(), key=_node_order)
-    }
-
-
-def _node_order(item: tuple[str, str]) -> list[int]:
-    return [int(number) for number in re.findall(r"[0-9]+", item[0])]
+        if not state(job).is_terminal and part.get("state") not in (SUCCEEDED, INFEASIBLE)
+        for node, uri in (part.get("webAccessUris") or {}).items()
+    )
+    return {task: uri for _, task, uri in sorted(uris)}
 
 
 def _tensorboard_url(job: Mapping[str, Any]) -> str | None:

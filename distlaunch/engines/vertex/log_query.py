@@ -133,11 +133,6 @@ def task_of_replica(job: Mapping[str, Any], replica: str) -> str:
     return _task_name(replica, _pool_types(_worker_pools(job)))
 
 
-def replica_of_task(job: Mapping[str, Any], task: str) -> str:
-    """Return Google's name of a task, such as ``workerpool1-0`` for worker:0."""
-    return _google_task_name(task, _pool_types(_worker_pools(job)))
-
-
 def check_tasks(tasks: Sequence[str], of_job: Sequence[str]) -> None:
     """Raise UsageError if a job does not have these tasks; `of_job` are those that it has."""
     known = [without_trial(name) for name in of_job]
