@@ -54,9 +54,10 @@ class Debugger(NamedTuple):
     @classmethod
     def of_task(cls, task: str | None) -> Debugger | None:
         """Return where a task is to wait, None without one."""
+        if task is None:
+            return None
         with HeldPorts(1) as free:
-            port = free.numbers[0] if is_taken(PORT) else PORT
-        return cls(task, port) if task else None
+            return cls(task, free.numbers[0] if is_taken(PORT) else PORT)
 
     def words(self, program: Sequence[str], *, is_module: bool) -> list[str]:
         """Return the words of a program that waits for the debugger."""
@@ -65,8 +66,10 @@ class Debugger(NamedTuple):
         while rest and rest[0].startswith("-") and rest[0][:2] not in ("-m", "-c"):
             count = 2 if rest[0] in ("-W", "-X") else 1  # with its value
             options, rest = options + rest[:count], rest[count:]
-        listen = ["-m", "debugpy", "--listen", f"{HOST}:{self.port}", "--wait-for-client"]
-        return [python, *options, *listen, *rest]
+        listen = ["--listen", f"{HOST}:{self.port}", "--wait-for-client"]
+        # Each Python that the program starts would wait for a client of its own.
+        alone = ["--configure-subProcess", "False"]
+        return [python, *options, "-m", "debugpy", *listen, *alone, *rest]
 
     def __str__(self) -> str:
         return (
