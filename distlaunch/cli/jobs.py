@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def status(settings: Settings, located: LocatedJob, *, watch: bool, as_json: bool) -> int | None:
     """Show a job whole, as 'distlaunch show JOB' does: state, cause of a failure, cost, metrics.
 
-    With --watch the exit code is 3 if the job ended without success. Ctrl-C does not affect it.
+    With --watch the exit code is 3 if the job ended without success. Ctrl-C leaves it running.
     """
     from distlaunch.cli.runs import show_view
     from distlaunch.runs.view import view_job_whole

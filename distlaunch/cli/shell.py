@@ -50,7 +50,8 @@ def command(_: Settings, located: LocatedJob, *, task: str | None, is_printed: b
 
         return subprocess.call(shell)
     show(shell if isinstance(shell, str) else shlex.join(shell))
-    if opens and (sys.platform != "linux" or any(map(os.environ.get, _BROWSER))):
+    is_page = str(shell).startswith("https://")
+    if opens and is_page and (sys.platform != "linux" or any(map(os.environ.get, _BROWSER))):
         import webbrowser
 
         webbrowser.open(str(shell))

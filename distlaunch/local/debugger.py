@@ -38,7 +38,8 @@ def check_program(words: Sequence[str], *, is_module: bool) -> None:
             raise UsageError(f"--debug-task: {words[0]} is not Python; write -- python FILE.py")
         folders = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
         python = shutil.which(words[0], path=os.pathsep.join(folders))
-    if python and subprocess.run([python, "-c", _PROBE], check=False, stderr=-3).returncode:
+    probe = [python, "-c", _PROBE] if python else ["true"]  # a missing one is the run's to report
+    if subprocess.run(probe, check=False, stderr=subprocess.DEVNULL).returncode:
         raise DistlaunchError(
             f"--debug-task: debugpy is not installed in {python}",
             remedy=f"run '{python} -m pip install debugpy'",

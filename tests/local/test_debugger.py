@@ -103,6 +103,7 @@ def line_of(file, text: str) -> int:
     return next(number for number, line in enumerate(lines, 1) if text in line)
 
 
+@pytest.mark.slow
 def test_a_breakpoint_in_a_worker_while_the_chief_waits_for_it(launch, tmp_path):
     started = launch(PROGRAM, "--debug-task", "worker:0")
     with Client(port_of(started.process)) as client:
@@ -115,6 +116,7 @@ def test_a_breakpoint_in_a_worker_while_the_chief_waits_for_it(launch, tmp_path)
     assert (tmp_path / "done").read_text() == "42"
 
 
+@pytest.mark.slow
 def test_the_chief_that_runs_the_module_of_the_job(tmp_path):
     (tmp_path / "distlaunch.yaml").write_text(JOB)
     file, code = tmp_path / "program.py", "import sys, beside\nsys.exit(len(sys.argv))\n"
