@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 
 import pytest
+
 from distlaunch_trainer.task.step_watchdog import StepWatchdog
 
 
 @pytest.mark.parametrize("is_debugged", [False, True])
 def test_a_task_without_steps_is_ended_unless_a_debugger_may_hold_one(is_debugged, monkeypatch):
     ended = []
-    monkeypatch.setattr(StepWatchdog, "_end", lambda self: ended.append(self))
     monkeypatch.setenv("DISTLAUNCH_DEBUG_TASK", "1" if is_debugged else "")
     watchdog = StepWatchdog("chief", 0.05)
+    monkeypatch.setattr(watchdog, "_end", lambda: ended.append(True))
     with watchdog:
         watchdog.end_epoch()
         time.sleep(0.3)
