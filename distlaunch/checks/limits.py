@@ -152,6 +152,12 @@ def _tracking_problems(request: JobRequest) -> Iterator[Problem]:
         yield error("experiment-conflict", "experiment_run", what, "add experiment: NAME")
 
 
+def ignored_web_access(request: JobRequest, place: str, remedy: str) -> Iterator[Problem]:
+    """Yield a warning of a job with web access in a place that has none."""
+    if request.web_access:
+        yield warning("web-access-ignored", "web_access", f"has no effect {place}", remedy)
+
+
 def _resource_problems(request: JobRequest, next_regions: Sequence[str]) -> Iterator[Problem]:
     names = {"project": request.project or "PROJECT", "region": request.region or "REGION"}
     for field, (code, region_code), key, pattern, form, command in _RESOURCES:

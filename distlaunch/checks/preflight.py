@@ -107,6 +107,9 @@ def run_checks(
             *gpus.unequal(choice.request, is_bundled=bundled is not None),
         ]
         problems += (replace(each, where=choice.where(each.where)) for each in found)
+    if launch.is_for_emulator:
+        remedy = "'distlaunch shell' prints how to look into its tasks"
+        problems += limits.ignored_web_access(request, "in the emulator", remedy)
     problems += gpus.idle_stop(launch.job, is_bundled=bundled is not None)
     problems += capacity.move_problems(request, [choice.request for choice in choices[1:]])
     problems += _left_out(launch)

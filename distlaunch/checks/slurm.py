@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.specifiers import SpecifierSet
 
-from distlaunch.checks import cost_limit, data, required_fields, source_location, trainer
+from distlaunch.checks import cost_limit, data, limits, required_fields, source_location, trainer
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project import gpus, imports
 from distlaunch.checks.project.image_runtime import ImageRuntime
@@ -94,6 +94,8 @@ def run_checks(launch: LaunchRequest, *, offline: bool = False, run: bool = Fals
         ]
     problems += cost_limit.problems(launch, ())
     problems += gpus.unequal(request, is_bundled=bundled is not None)
+    remedy = "remove it; 'distlaunch shell' works without it"
+    problems += limits.ignored_web_access(request, "on Slurm", remedy)
     installed = _probe(launch.job)
     problems += _python_problems(launch.job, installed, is_trainer=_needs_trainer(launch, bundled))
     if code:

@@ -44,6 +44,7 @@ _FIELDS = {
     "experiment_run": ("{spec}experimentRun", None),
     "reservation": ("{spec}workerPoolSpecs", None),
     "persistent_resource": ("{spec}persistentResourceId", None),
+    "web_access": ("{spec}enableWebAccess", "{spec}enableWebAccess"),
     "reduction_server": ("{spec}workerPoolSpecs.2", None),
     "tuning": ("studySpec", "{spec}hyperparameters"),
     "tuning.parameters": (None, "{spec}hyperparameters.params"),

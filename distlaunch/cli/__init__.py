@@ -42,6 +42,7 @@ COMMANDS = {
     "tune": ("tune:command", "Search for the best options, here or on Vertex AI."),
     "status": ("jobs:status", "Show a job's status."),
     "logs": ("jobs:logs", "Show the log of a job's tasks."),
+    "shell": ("shell:command", "Open a shell in a task of a running job."),
     "list": ("jobs:list_jobs", "List the jobs of a project and region, or local runs."),
     "show": ("runs:show_run", "Show one run or job whole."),
     "diff": ("runs:diff", "Show what differs between two runs or jobs."),

@@ -11,7 +11,7 @@ import click
 
 from distlaunch.cli import completion, options
 from distlaunch.cli.settings import draw, show, show_json
-from distlaunch.errors import UsageError
+from distlaunch.errors import EXIT_INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
     from distlaunch.cli.settings import Settings
@@ -20,13 +20,34 @@ if TYPE_CHECKING:
 
 @click.command("status")
 @options.with_job
+@click.option(
+    "--watch", is_flag=True, help="Update it until the end; in a pipe, a line per change."
+)
 @options.as_json
-def status(_: Settings, located: LocatedJob, *, as_json: bool) -> None:
-    """Show a job whole, as 'distlaunch show JOB' does: state, cause of a failure, cost, metrics."""
+def status(settings: Settings, located: LocatedJob, *, watch: bool, as_json: bool) -> int | None:
+    """Show a job whole, as 'distlaunch show JOB' does: state, cause of a failure, cost, metrics.
+
+    With --watch the exit code is 3 if the job ended without success. Ctrl-C leaves it running.
+    """
     from distlaunch.cli.runs import show_view
     from distlaunch.runs.view import view_job_whole
 
+    if watch:
+        return _watch(settings, located, as_json=as_json)
     show_view(view_job_whole(located.job, located.engine, located.commit), as_json=as_json)
+    return None
+
+
+def _watch(settings: Settings, located: LocatedJob, *, as_json: bool) -> int:
+    from distlaunch.runs.watch import StatusWatch
+    from distlaunch.submit.follow import FollowOptions, follow_job
+
+    engine, job, how = located.engine, located.job, FollowOptions(None, reattach="status --watch")
+    with StatusWatch(settings.console(), engine, job, as_json=as_json) as view:
+        code = follow_job(engine, job, view, how)
+        if code != EXIT_INTERRUPTED:
+            view.finish(located.commit)
+    return code
 
 
 def _parse_regex(text: str) -> re.Pattern[str]:

@@ -71,6 +71,11 @@ NEWEST = ""  # the value of --resume without a job
     shell_complete=completion.local_tasks,
     help="Freeze a task, likewise.",
 )
+@click.option(
+    "--debug-task",
+    metavar="TASK",
+    help="Have a task wait for a debugger (debugpy) before its program runs.",
+)
 @options.devices
 @click.option("--audit", is_flag=True, help="Verify that each epoch has each example exactly once.")
 @click.option(

@@ -75,6 +75,7 @@ class JobStatus:
     trials: tuple[Trial, ...] = ()
     console: str | None = None  # the URL of its page
     tensorboard: str | None = None  # likewise
+    web_access: Mapping[str, str] = field(default_factory=dict)  # URIs of shells by running tasks
     resource: Mapping[str, Any] = field(default_factory=dict, repr=False)  # for its engine alone
 
     @property
@@ -238,6 +239,12 @@ class Engine(Protocol):
 
     def read_figures(self, job: JobStatus) -> dict[str, Any]:
         """Return the newest figures of each task, by its name."""
+
+    def shell(self, job: JobStatus, task: str) -> str | tuple[str, ...]:
+        """Return the URL of a shell in a running task, or the words of a command that opens one.
+
+        EngineError is raised if there is none.
+        """
 
     def find_failure(self, job: JobStatus) -> FailureReport | None:
         """Return the first failure of a job, None for one that has not failed."""

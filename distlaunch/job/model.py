@@ -377,6 +377,7 @@ class Job:
     experiment_run: str | None = None
     reservation: str | None = None  # any, ZONE/NAME or its resource name
     persistent_resource: str | None = None  # the id of the machines that it runs on
+    web_access: bool = False  # whether Google opens shells in the tasks
     reduction_server: ReductionServer | None = None
     tuning: Tuning | None = None
     vertex: Mapping[str, Any] = field(default_factory=dict)

@@ -350,6 +350,7 @@ class JobSection(Section):
     experiment_run: NonEmptyLine | None = None
     reservation: Reservation | None = None
     persistent_resource: PersistentResourceId | None = None
+    web_access: bool = False
     reduction_server: ReductionServerSection | None = None
     tuning: TuningSection | None = None
     engine: Annotated[str, one_of("vertex", "slurm")] = "vertex"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from distlaunch.events import Event
     from distlaunch.job.model import Task
+    from distlaunch.local.debugger import Debugger
     from distlaunch.local.host import Message
     from distlaunch.local.ports import HeldPorts
     from distlaunch.local.run_plan import Fault
@@ -51,6 +52,7 @@ class Attempt:
         view: ProgressView,
         signals: StopSignals,
         can_restart: bool,
+        debugger: Debugger | None = None,
     ) -> None:
         self._tasks = {str(task): task for task in plans}
         self._has_modules = any(plan.is_module for plan in plans.values())
@@ -70,7 +72,9 @@ class Attempt:
             task: TaskOutput(name, pipes[name], folder.log(task), self._report)
             for name, task in self._tasks.items()
         }
-        self.policy = Policy(plans, self._send, self._report, can_restart=can_restart)
+        self._debugger = debugger  # until its task waits
+        limits = {"can_restart": can_restart, "is_debugged": debugger is not None}
+        self.policy = Policy(plans, self._send, self._report, **limits)
 
     def run(self) -> Verdict:
         """Run the group to its end and return how it went."""
@@ -144,6 +148,9 @@ class Attempt:
         self._next_tick = now + _TICK
         if self._started_at is not None and not self.has_cluster:
             self.has_cluster = is_any_listening(self._ports.numbers)
+        if self._debugger and self._started_at and is_any_listening([self._debugger.port]):
+            self._notify(str(self._debugger))
+            self._debugger = None
         for task, events in self._events.items():
             for event in events.poll():
                 self._handle_event(task, event, now)

@@ -13,6 +13,7 @@ from distlaunch.job.load import FILE_NAME, load_job_file
 from distlaunch.job.model import Cluster, Machine, Pool, Task
 from distlaunch.job.overrides import Override
 from distlaunch.local import run_folder
+from distlaunch.local.debugger import DEBUGGED, Debugger, check_program
 from distlaunch.local.host_resources import NO_GPU, this_machine
 from distlaunch.resources import INSTALL_TENSORFLOW
 
@@ -83,6 +84,7 @@ class RunOptions:
     resume: str | None = None  # the id or path of a run; empty for the newest
     restarts: int = 0  # of the whole group, after failures
     faults: tuple[Fault, ...] = ()  # injected in the first attempt
+    debug_task: str | None = None  # that waits for a debugger
     audit: bool = False  # whether the program reports which examples it trains on
     shares_folder: bool = False  # whether all tasks of a script run in the project's folder
     is_contained: bool = False  # whether the job's image runs
@@ -97,7 +99,7 @@ class RunOptions:
         if self.devices:
             devices = str(self.devices)
             variables |= {"DISTLAUNCH_DEVICES": devices, "CUDA_VISIBLE_DEVICES": NO_GPU}
-        return variables
+        return variables | (DEBUGGED if self.debug_task else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ class RunSpec:
     env: Mapping[str, str] = field(default_factory=dict)  # beside that of this process
     cores: tuple[int, ...] | None = None  # that the tasks may use; None: all of this process
     options: RunOptions = RunOptions()
+    debugger: Debugger | None = None
 
 
 def is_program(words: Sequence[str]) -> bool:
@@ -179,10 +182,16 @@ def plan_run(
     program = _parse_program(job, options.words, before_dashes)
     cluster = local_cluster(job, options.workers)
     tasks = cluster.tasks()
-    for fault in options.faults:
-        if fault.task not in tasks:
+    named = {str(fault): str(fault.task) for fault in options.faults}
+    if options.debug_task:
+        if options.is_contained:
+            raise UsageError("--debug-task cannot be used with --docker; remove one of them")
+        check_program(program.words, is_module=program.kind == "module")
+        named[f"--debug-task {options.debug_task}"] = options.debug_task
+    for option, task in named.items():
+        if task not in map(str, tasks):
             choices = ", ".join(map(str, tasks))
-            raise UsageError(f"{fault}: no such task in this cluster; there are: {choices}")
+            raise UsageError(f"{option}: no such task in this cluster; there are: {choices}")
     in_file = None
     if job and program.kind == "module":
         in_file = job_dir_in(job.args)
@@ -203,6 +212,7 @@ def plan_run(
         env=env,
         cores=cores,
         options=options,
+        debugger=Debugger.of_task(options.debug_task),
     )
 
 

@@ -137,6 +137,7 @@ class Runner:
                 faults=self._faults if self._restarts == 0 else [],
                 view=self._view,
                 signals=signals,
+                debugger=self._spec.debugger,
                 can_restart=self._restarts < self._spec.options.restarts,
             )
             verdict = attempt.run()

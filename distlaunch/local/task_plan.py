@@ -112,10 +112,13 @@ def plan_task(
     else:
         name, cores = None, share.cores
         argv = [*program.words]
+    is_module = program.kind == "module"
+    if spec.debugger and spec.debugger.task == str(task):
+        argv, is_module = spec.debugger.words(argv, is_module=is_module), False
     return TaskPlan(
         name=str(task),
         argv=argv,
-        is_module=program.kind == "module",
+        is_module=is_module,
         env=env,
         work_dir=str(work_dir),
         cores=cores,

@@ -30,9 +30,7 @@ _NOT_COMPARED = (
     *("name", "display_name", "created", "waited", "console", "tensorboard", "endpoint", "failure"),
     "command",
     "job_dir",
-    "bytes",
-    "cost",
-    "figures",
+    *("bytes", "cost", "figures", "web_access"),
     "error",
     "summary",
 )
@@ -80,6 +78,7 @@ def whole(view: RunView) -> list[str | Table]:
         ("endpoint", view.endpoint or ""),
         ("link", "" if view.endpoint else view.console or ""),
         ("tensorboard", "" if view.endpoint else view.tensorboard or ""),
+        *(("shell", f"{task}  {uri}") for task, uri in view.web_access.items()),
     ]
     known = [(name, text) for name, text in facts if text]
     width = max(len(name) for name, _ in known)
@@ -91,6 +90,14 @@ def whole(view: RunView) -> list[str | Table]:
     for drawn in _charts(view.facts):
         parts += ["", drawn]
     return parts
+
+
+def status_line(view: RunView) -> str:
+    """Return a job's state, time, trials and cost."""
+    ran = "" if view.seconds is None else f"ran {duration(view.seconds)}"
+    trials = ", ".join(f"{count} trials {state}" for state, count in view.trials.items())
+    parts = (f"{view.id} {view.state}", ran, trials, _cost(view), view.error)
+    return " · ".join(filter(None, parts))
 
 
 def differences(one: RunView, other: RunView) -> list[tuple[str, Any, Any]]:

@@ -49,6 +49,7 @@ class RunView:
     job_dir: str | None = None
     console: str | None = None  # the URL of its page
     tensorboard: str | None = None  # likewise
+    web_access: Mapping[str, str] = field(default_factory=dict)  # URIs of shells by tasks
     endpoint: str | None = None  # the URL that replaces Google's
     command: str = ""
     image: str | None = None
@@ -140,6 +141,7 @@ def view_status(job: JobStatus, engine: Engine) -> RunView:
         job_dir=job.job_dir,
         console=job.console,
         tensorboard=job.tensorboard,
+        web_access=job.web_access,
         endpoint=engine.endpoint,
         image=next((pool.image for pool in job.request.pools), None),
         error=job.error or None,
@@ -169,16 +171,25 @@ def view_job(job: JobStatus, engine: Engine, commit: str | None) -> RunView:
 
 def view_job_whole(job: JobStatus, engine: Engine, commit: str | None) -> RunView:
     """Return the same with figures, why it failed, and the cost if the price files allow one."""
-    from distlaunch.price import cost_so_far
+    view = view_job(job, engine, commit)
+    return replace(with_figures(view, job, engine), failure=engine.find_failure(job))
 
-    cost = None
-    with suppress(JobFileError):  # `check` reports it
-        cost = cost_so_far(job, Path.cwd())
+
+def with_figures(view: RunView, job: JobStatus, engine: Engine) -> RunView:
+    """Return the view of a job with its newest figures and its cost, as far as they are known."""
     figures = {}
     with suppress(EngineError):  # the log may not be readable
         figures = engine.read_figures(job) if job.started else {}
-    view = view_job(job, engine, commit)
-    return replace(view, cost=cost, figures=figures, failure=engine.find_failure(job))
+    return replace(view, cost=cost_of(job), figures=figures)
+
+
+def cost_of(job: JobStatus) -> dict[str, Any] | None:
+    """Return a job's cost so far, None if the user's price files do not allow one."""
+    from distlaunch.price import cost_so_far
+
+    with suppress(JobFileError):  # `check` reports it
+        return cost_so_far(job, Path.cwd())
+    return None
 
 
 def with_disk_use(view: RunView) -> RunView:

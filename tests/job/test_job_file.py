@@ -87,6 +87,7 @@ def test_everything_is_read(tmp_path):
         env={"LOG_LEVEL": "on", "WHEN": "2026-11-21", "EMPTY": ""},
         labels={"team": "vision", "run": "7"},
         service_account="trainer@my-project.iam.gserviceaccount.com",
+        web_access=True,
         tuning=Tuning("val_accuracy", "maximize", parameters, 12, 3, "random"),
         vertex={
             "trialJobSpec": {"enableWebAccess": True, "protectedArtifactLocationId": "2026-11-21"}

@@ -392,6 +392,40 @@ def test_what_is_set_for_google_against_the_file_is_refused(project):
 
 
 @pytest.mark.parametrize(
+    ("own", "file", "sets", "expected"),
+    [
+        ("web_access: true", "", [], True),
+        ("web_access: true", "enableWebAccess: false", [], False),
+        ("", "enableWebAccess: true", [], True),
+        ("", "enableWebAccess: true", ["web_access=false"], False),
+        ("", "", ["web_access=true"], True),
+        ("web_access: false", "", [], None),
+    ],
+)
+def test_web_access_of_either_file_or_the_command_line(tmp_path, own, file, sets, expected):
+    (tmp_path / "distlaunch.yaml").write_text(f"{PROJECT.rpartition('vertex:')[0]}{own}\n")
+    text = CONFIG.replace("  scheduling:", f"  {file}\n  scheduling:" if file else "  scheduling:")
+    (tmp_path / "config.yaml").write_text(text)
+    job = with_config(tmp_path, overrides=sets)
+    assert (job.web_access, request(job)["jobSpec"].get("enableWebAccess")) == (
+        bool(expected),
+        expected,
+    )
+    study = "studySpec: {metrics: [{metricId: a, goal: MAXIMIZE}], parameters: []}"
+    tuned = text.replace("jobSpec:", "trialJobSpec:").replace("labels", f"{study}\nlabels", 1)
+    (tmp_path / "config.yaml").write_text(tuned)
+    body = request(with_config(tmp_path, overrides=sets))
+    assert body["trialJobSpec"].get("enableWebAccess") == expected
+
+
+def test_web_access_of_both_sections_is_a_conflict(project):
+    text = PROJECT + "web_access: false\n"
+    (project / "distlaunch.yaml").write_text(text)
+    [line] = lines(project)
+    assert "vertex.jobSpec.enableWebAccess: true conflicts with web_access; set it there" in line
+
+
+@pytest.mark.parametrize(
     ("files", "more", "expected"),
     [
         (["src/mypkg/task.py"], "", "src"),

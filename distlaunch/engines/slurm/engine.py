@@ -24,6 +24,8 @@ from distlaunch.errors import (
 )
 from distlaunch.job.launch import LaunchRequest
 from distlaunch.job.load import job_from_data
+from distlaunch.job.model import Task
+from distlaunch.task_files import file_stem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -180,6 +182,15 @@ class SlurmEngine:
         from distlaunch.engines.slurm.logs import read_figures
 
         return read_figures(LaunchFolder(Path(job.name)), job.tasks)
+
+    def shell(self, job: JobStatus, task: str) -> tuple[str, ...]:
+        """Return the command of a shell on a task's node, as a step of the job."""
+        folder = LaunchFolder(Path(job.name))
+        node = folder.attempt(folder.attempts()).path / f"{file_stem(Task.parse(task))}.node"
+        if not node.exists():
+            raise SlurmError(f"{job.id}: {task} has not started yet", remedy="try again")
+        words = ("srun", f"--jobid={folder.job_number}", "--overlap", "--nodes=1", "--ntasks=1")
+        return (*words, f"--nodelist={node.read_text()}", "--pty", "bash")
 
     def find_failure(self, job: JobStatus) -> FailureReport | None:
         """Return the first failure of a job, None for one that has not failed."""

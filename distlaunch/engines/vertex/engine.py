@@ -15,6 +15,8 @@ from distlaunch.engines.api import Created, LogSelection, Request
 from distlaunch.engines.vertex.client import is_loopback
 from distlaunch.engines.vertex.job_resource import read_status
 from distlaunch.engines.vertex.jobs import Jobs, parse_name
+from distlaunch.engines.vertex.log_query import without_trial
+from distlaunch.errors import GoogleError
 from distlaunch.job import vertex
 from distlaunch.job.launch import LAUNCH_LABEL, change_job_dir
 from distlaunch.job.model import job_name
@@ -146,6 +148,26 @@ class VertexEngine:
 
         end = timestamps.parse_or(job.ended, time.time())
         return read_figures(self._jobs, job.resource, end - _FIGURES_WINDOW)
+
+    def shell(self, job: JobStatus, task: str) -> str:
+        """Return the URL of a task's shell, of any running trial for a task without a trial."""
+        if job.web_access:
+            for name, uri in job.web_access.items():
+                if task in (name, without_trial(name)):
+                    return uri
+            running = ", ".join(job.web_access)
+            raise GoogleError(f"{job.id}: no shell in {task}; there are: {running}")
+        if is_loopback(self.endpoint):
+            containers = f"docker ps --filter label=distlaunch-job={parse_name(job.name).id}"
+            raise GoogleError(
+                "the emulator has no web access",
+                remedy="its tasks are processes of this machine; with --run-with docker run "
+                f"'{containers}' and 'docker exec -it CONTAINER sh'",
+            )
+        if job.request.web_access:
+            raise GoogleError(f"{job.id}: no shells yet", remedy="try again in a minute")
+        remedy = f"run 'distlaunch resubmit {job.id} --set web_access=true'"
+        raise GoogleError(f"{job.id}: was submitted without web_access: true", remedy=remedy)
 
     def find_failure(self, job: JobStatus) -> FailureReport | None:
         """Return the first failure of a job, None for one that has not failed."""

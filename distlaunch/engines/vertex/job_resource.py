@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 from distlaunch import timestamps
 from distlaunch.engines.api import JobState, JobStatus
 from distlaunch.engines.vertex.jobs import parse_name, state
-from distlaunch.engines.vertex.log_query import message_of, task_names
+from distlaunch.engines.vertex.log_query import message_of, task_names, task_of_replica
 from distlaunch.failure_reasons import STOCKOUT
 from distlaunch.job.launch import LAUNCH_LABEL
-from distlaunch.job.trial import Study, Trial
+from distlaunch.job.trial import INFEASIBLE, SUCCEEDED, Study, Trial
 from distlaunch.job.vertex import fields
 from distlaunch.job.vertex.view import view_request
 
@@ -57,6 +57,7 @@ def read_status(job: Mapping[str, Any], project: str) -> JobStatus:
         trials=tuple(_read_trial(trial, metric, end) for trial in job.get("trials") or ()),
         console=_console_url(job, project),
         tensorboard=_tensorboard_url(job),
+        web_access=_web_access(job),
         resource=job,
     )
 
@@ -147,6 +148,21 @@ def _console_url(job: Mapping[str, Any], project: str) -> str:
         f"https://console.cloud.google.com/agent-platform/locations/{name.region}/training/"
         f"{name.id}?project={project}"
     )
+
+
+def _web_access(job: Mapping[str, Any]) -> dict[str, str]:
+    """Return the URIs of the shells in running tasks, also in those of trials.
+
+    https://cloud.google.com/vertex-ai/docs/training/monitor-debug-interactive-shell
+    """
+    trials = [(f"trial:{trial.get('id')}/", trial) for trial in job.get("trials") or ()]
+    uris = (
+        ([*map(int, re.findall("[0-9]+", node))], prefix + task_of_replica(job, node), uri)
+        for prefix, part in [("", job), *trials]
+        if not state(job).is_terminal and part.get("state") not in (SUCCEEDED, INFEASIBLE)
+        for node, uri in (part.get("webAccessUris") or {}).items()
+    )
+    return {task: uri for _, task, uri in sorted(uris)}
 
 
 def _tensorboard_url(job: Mapping[str, Any]) -> str | None:

@@ -31,6 +31,7 @@ PLAIN_FIELDS = {
     "experiment": "experiment",
     "experiment_run": "experimentRun",
     "persistent_resource": "persistentResourceId",
+    "web_access": "enableWebAccess",
 }
 """Fields of a Job that are copied as they are, and their names in a CustomJobSpec."""
 

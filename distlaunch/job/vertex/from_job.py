@@ -82,6 +82,8 @@ def plain_request(
     _set_scheduling(spec, job.scheduling)
     for name, json_name in PLAIN_FIELDS.items():
         _set(spec, json_name, getattr(job, name))
+    if spec.get("enableWebAccess") and not job.web_access:
+        spec["enableWebAccess"] = False
     _set_experiment(spec, job)
     if job_dir:
         spec.setdefault("baseOutputDirectory", {})["outputUriPrefix"] = job_dir

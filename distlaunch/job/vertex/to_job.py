@@ -147,7 +147,11 @@ def job_fields(body: Mapping[str, Any], base: Job) -> dict[str, Any]:
         "reduction_server": server,
         "reservation": None if has_own else base.reservation,
         "tuning": read_tuning(body) if "studySpec" in body else base.tuning,
-        **{name: spec[json] for name, json in fields.PLAIN_FIELDS.items() if spec.get(json)},
+        **{
+            name: spec[json]
+            for name, json in fields.PLAIN_FIELDS.items()
+            if spec.get(json) or spec.get(json) is False
+        },
     }
 
 

@@ -102,6 +102,7 @@ class JobRequest:
     search: Mapping[str, Any] | None = None
     encryption_key: str | None = None
     persistent_resource: str | None = None
+    web_access: bool = False
 
     @property
     def has_parameter_servers(self) -> bool:
@@ -143,6 +144,7 @@ def slurm_request(job: Job) -> JobRequest:
         region="",
         pools=tuple(_slurm_pool(role.field, pool) for role, pool in pools if pool and pool.count),
         timeout=job.slurm.time or job.scheduling.timeout or 0,
+        web_access=job.web_access,
     )
 
 
@@ -177,6 +179,7 @@ def view_request(
         search={key: body[key] for key in body if key in _SEARCH} if is_tuned else None,
         persistent_resource=spec.get("persistentResourceId") or None,
         encryption_key=body.get("encryptionSpec", {"kmsKeyName": None}).get("kmsKeyName", ""),
+        web_access=spec.get("enableWebAccess", False),
     )
 
 

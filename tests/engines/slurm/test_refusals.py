@@ -53,6 +53,8 @@ def test_check_lists_what_is_left_out_and_what_is_missing(run):
     assert (report["engine"], report["price"], report["region"]) == ("slurm", None, None)
     text = run("check", "--engine=slurm", "--offline").stdout
     assert "left out   project, bucket, machine: of Vertex AI" in text
+    done = run("check", "--engine=slurm", "--offline", "--json", "--set=web_access=true")
+    assert "web-access-ignored" in [each["code"] for each in json.loads(done.stdout)["problems"]]
     done = run("check", "--engine=slurm", "--offline", "--json", "--set=slurm.folder=")
     assert [each["code"] for each in json.loads(done.stdout)["problems"]] == ["no-slurm-folder"]
 

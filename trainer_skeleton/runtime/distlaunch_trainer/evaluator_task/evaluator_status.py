@@ -22,6 +22,7 @@ from distlaunch_trainer.cluster.peers import peer_timeout
 from distlaunch_trainer.errors import StorageError
 from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.saving.best_model import EXPORT
+from distlaunch_trainer.task.debugging import is_debugged
 from distlaunch_trainer.task.storage import (
     is_bucket,
     join,
@@ -85,7 +86,9 @@ class ChiefSide:
         ``DISTLAUNCH_PEER_TIMEOUT`` if that is shorter, or was a process of this machine and is gone
         for 10 s; and at once on a stop signal.
         """
-        limit = min(_LONGEST_WAIT_SECONDS, peer_timeout(os.environ))
+        limit = peer_timeout(os.environ)
+        if not is_debugged():
+            limit = min(_LONGEST_WAIT_SECONDS, limit)
         known: Any = None
         changed = time.monotonic()
         is_logged = False

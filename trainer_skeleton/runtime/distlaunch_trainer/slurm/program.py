@@ -72,6 +72,8 @@ class _Task:
         for number in _SIGNALS:
             signal.signal(number, lambda *_: None)
         started = time.time()
+        # For `distlaunch shell`.
+        Path(f"{self._stem}.node").write_text(os.environ.get("SLURMD_NODENAME", ""))
         with Path(f"{self._stem}.log").open("ab") as log:
             code = self._wait(
                 subprocess.Popen([*program], env={**env}, cwd=work_dir, stdout=log, stderr=log)

@@ -15,6 +15,7 @@ import time
 from contextlib import AbstractContextManager
 
 from . import messages
+from .debugging import is_debugged
 from .explain import user_location
 
 STEP_TIMEOUT = 600.0
@@ -33,7 +34,8 @@ class StepWatchdog(AbstractContextManager):
 
     def __init__(self, task: str, seconds: float) -> None:  # 0 seconds for no limit
         self._task = task
-        self._seconds = seconds
+        # A task that a debugger holds ends no steps, and others wait for it.
+        self._seconds = 0.0 if is_debugged() else seconds
         self._limit = max(seconds, _FIRST_EPOCH_SECONDS)
         self._deadline = float("inf")
         self._has_ended = threading.Event()
