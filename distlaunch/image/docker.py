@@ -106,7 +106,7 @@ class Docker:
         self.pull(dockerfile.bases)
         with tempfile.TemporaryDirectory(prefix="distlaunch-") as name:
             scratch = Path(name)
-            (scratch / "Dockerfile").write_text(dockerfile.text, encoding="utf-8")
+            (scratch / "Dockerfile").write_bytes(dockerfile.text.encode())
             # The files are already selected: no other ignore file applies.
             (scratch / "Dockerfile.dockerignore").touch()
             _copy_files(folder, files, scratch / "context")
@@ -118,7 +118,7 @@ class Docker:
             for key, secret in secrets.items():
                 file = scratch / f"secret-{key}"
                 file.touch(mode=0o600)
-                file.write_text(secret, encoding="utf-8")
+                file.write_bytes(secret.encode())
                 command.append(f"--secret=id={key},src={file}")
             self._run_build([*command, f"{scratch}/context"])
 
@@ -196,7 +196,7 @@ def run_command(command: Sequence[str], show: Callable[[str], None], **options: 
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
+        encoding="utf-8",
         errors="replace",
         **options,
     ) as process:
@@ -250,8 +250,8 @@ def _one_line(text: str) -> str:
 
 def _docker_command() -> tuple[str, bool]:
     """Return the `docker` command and whether it has BuildKit; one that has it is preferred."""
-    paths = [Path(folder, "docker") for folder in os.get_exec_path()]
-    commands = [str(path) for path in paths if os.access(path, os.X_OK)]
+    found = (shutil.which("docker", path=folder) for folder in os.get_exec_path())
+    commands = [command for command in found if command and Path(command).is_absolute()]
     for command in commands:
         if _has_buildkit(command):
             return command, True
@@ -266,7 +266,8 @@ def _has_buildkit(command: str) -> bool:
         [command, "build", "--help"],
         env=os.environ | {"DOCKER_BUILDKIT": "1"},
         capture_output=True,
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         check=False,
     )
     return "--secret" in done.stdout

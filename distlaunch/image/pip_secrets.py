@@ -70,9 +70,10 @@ def dockerfile_secrets() -> dict[str, str]:
 def _pip_settings() -> dict[str, str]:
     """Return pip's settings from its files and variables by their long names."""
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "list"],
+        [sys.executable, "-X", "utf8", "-m", "pip", "config", "list"],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         check=False,
         cwd=sys.prefix,  # and not the project, which may have a folder named pip
     )
@@ -119,7 +120,9 @@ def _login(host: str) -> tuple[str, str] | None:
 
 
 def _netrc() -> str:
-    return os.environ.get("NETRC") or str(Path.home() / ".netrc")
+    names = (".netrc", "_netrc") if sys.platform == "win32" else (".netrc",)
+    files = [Path.home() / name for name in names]
+    return os.environ.get("NETRC") or str(next(filter(Path.is_file, files), files[0]))
 
 
 def _variable(name: str) -> str:

@@ -16,7 +16,7 @@ import pytest
 
 from distlaunch import __version__, resources
 from distlaunch.errors import ImageError
-from distlaunch.image import execute_plan, plan_image
+from distlaunch.image import execute_plan, plan_image, wheels
 from distlaunch.image.dockerfile_parser import read_dockerfile
 from distlaunch.image.registry.client import Registry
 from distlaunch.image.wheels import find_python
@@ -24,6 +24,11 @@ from distlaunch.job.model import Cluster, Machine, Pool
 from distlaunch.render import render
 
 T4 = Cluster(Pool(Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1)))
+MAC = """
+import platform, sys, sysconfig, urllib.request
+sysconfig.get_config_vars()
+sys.platform, platform.system, platform.machine = "darwin", lambda: "Darwin", lambda: "arm64"
+"""
 INNER = "nvidia/cublas/lib/libcublas.so.12"
 
 
@@ -108,20 +113,50 @@ def test_a_template_that_adds_a_step_is_refused(build, index, step):
     assert images.files(build("", template=template))
 
 
-@pytest.mark.parametrize("requirement", ["two; python_version >= '3.99'", "one", "more[extra]"])
-def test_markers_that_differ_for_this_python_are_refused(build, index, push_base, requirement):
-    """pip evaluates markers for the Python that it runs on."""
+@pytest.mark.parametrize("requirement", ["two; {}", "one", "more[extra]"])
+def test_markers_are_those_of_the_bases_python_on_any_machine(
+    build, index, push_base, tmp_path, monkeypatch, requirement
+):
+    """pip evaluates markers for the Python that it runs on, here one of a Mac."""
     files = {path.replace("3.11", "3.99"): data for path, data in images.PYTHON_FILES.items()}
     base = push_base(files, {"Env": ["PATH=/usr/local/bin"]})
-    marked = "two; python_version >= '3.99'"
-    images.write_wheel(index, "one", requires=[marked])
-    images.write_wheel(index, "two")
-    extra = "Provides-Extra: extra"
-    images.write_wheel(
-        index, "more", requires=["two; extra == 'extra' and python_version >= '3.99'\n" + extra]
+    (tmp_path / "sitecustomize.py").write_text(MAC)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    linux = "sys_platform == 'linux' and platform_machine == 'x86_64' and python_version >= '3.99'"
+    images.write_wheel(index, "one", requires=[f"two; {linux}", "mac; sys_platform == 'darwin'"])
+    images.write_wheel(index, "two", tag="cp399-cp399-manylinux_2_28_x86_64")
+    extra = f"two; extra == 'extra' and {linux}\nProvides-Extra: extra"
+    images.write_wheel(index, "more", requires=[extra])
+    uri = build(f"{requirement.format(linux)}\n", base=base)
+    assert f"{images.SITE_PACKAGES.replace('3.11', '3.99')}/two/__init__.py" in images.files(
+        uri, -2
     )
-    error = refusal(build, f"{requirement}\n", base=base)
-    assert "differs between this Python and the image's; run distlaunch with Python 3.99" in error
+
+
+def test_a_pip_that_ignores_the_bases_python_is_refused(build, index, monkeypatch):
+    images.write_wheel(index, "one")
+    deaf = wheels._PIP.replace("markers.default_environment =", "ignored =")
+    monkeypatch.setattr(wheels, "_PIP", deaf)
+    assert refusal(build, "one; python_version > '3'\n").startswith("this pip selects packages ")
+
+
+def test_scripts_that_pip_writes_on_windows(build, index, push_base, tmp_path, monkeypatch):
+    """They are programs for Windows, with the script in a zip file behind them."""
+    images.write_wheel(index, "one", requires=["two"], scripts=["run-one"])
+    images.write_wheel(index, "two")
+    base = push_base()
+    linux = images.files(build("one\n", base=base), -2)
+    launchers = (
+        "from pip._vendor.distlib.scripts import ScriptMaker as M; w = M._write_script; "
+        "M._get_launcher = lambda *_: b'MZ'; "
+        "M._write_script = lambda self, *args: (setattr(self, '_is_nt', True), w(self, *args))"
+    )
+    monkeypatch.setattr(wheels, "_PIP", wheels._PIP.replace("\nrunpy", f"\n{launchers}\nrunpy"))
+    windows = images.files(build("one\n", base=base), -2)
+    assert not any(path.endswith(".exe") for path in windows)
+    script = windows["usr/local/bin/run-one"]
+    assert script.startswith(b"#!/usr/local/bin/python3.11\n")
+    assert script.split() == linux["usr/local/bin/run-one"].split()
 
 
 def test_versions_that_the_base_has_are_kept_and_others_need_a_wheel(build, index):

@@ -1,0 +1,124 @@
+"""Windows, as far as Linux can be it.
+
+As a script it runs commands of distlaunch and functions of tests in a process whose standard
+library has nothing of POSIX that Windows lacks. `os.name` stays, because pathlib, for one, would
+handle no path of this machine.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import importlib
+import io
+import json
+import os
+import struct
+import subprocess
+import sys
+import sysconfig
+import time
+import types
+import warnings
+from pathlib import Path
+from typing import Any
+
+# They decide what they are at import, so they are imported before Windows is.
+EARLY = (
+    *("asyncio", "click", "concurrent.futures.thread", "logging", "multiprocessing", "requests"),
+    *("selectors", "shutil", "socketserver", "ssl", "tempfile", "urllib.request", "uuid"),
+)
+NOT_THERE = {
+    "os": """O_NOFOLLOW O_NONBLOCK O_CLOEXEC WNOHANG fork forkpty setsid getpgid killpg getuid geteuid
+        getgid getegid waitid set_blocking sched_getaffinity sched_setaffinity mkfifo chown lchown
+        uname getloadavg""",
+    "signal": """SIGHUP SIGKILL SIGCHLD SIGSTOP SIGCONT SIGTSTP SIGPIPE SIGUSR1 SIGUSR2 SIGQUIT
+        SIGWINCH SIGALRM SIGXFSZ pause sigwait pthread_sigmask""",
+    "select": "poll epoll PIPE_BUF",
+    "time": "tzset",
+}
+MODULES = ("fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty")
+
+
+class Locks:
+    """`msvcrt.locking`, by locks of an open file description, which like Windows' are a handle's.
+
+    https://learn.microsoft.com/cpp/c-runtime-library/reference/locking
+    """
+
+    LK_UNLCK, LK_LOCK, LK_NBLCK = 0, 1, 2
+    held: set[tuple[int, int]] = set()  # noqa: RUF012 - of the process
+
+    @classmethod
+    def locking(cls, descriptor: int, mode: int, count: int) -> None:
+        start = os.lseek(descriptor, 0, os.SEEK_CUR)
+        assert start >= os.fstat(descriptor).st_size, "nobody else could read these bytes"
+        kind = fcntl.F_UNLCK if mode == cls.LK_UNLCK else fcntl.F_WRLCK
+        if kind == fcntl.F_UNLCK and (descriptor, start) not in cls.held:
+            raise PermissionError(errno.EACCES, "Permission denied")  # not locked by this handle
+        for _ in range(10 if mode == cls.LK_LOCK else 1):
+            try:
+                flock = struct.pack("hhqqi4x", kind, os.SEEK_SET, start, count, 0)
+                fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, flock)
+            except OSError:
+                time.sleep(mode == cls.LK_LOCK)
+            else:
+                (cls.held.add if kind == fcntl.F_WRLCK else cls.held.discard)((descriptor, start))
+                return
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+
+def become() -> None:
+    """Make this process one on Windows."""
+    for name in EARLY:
+        importlib.import_module(name)
+    sysconfig.get_config_vars()
+    sys.modules["shutil"]._use_fd_functions = False
+    for module, names in NOT_THERE.items():
+        for name in names.split():
+            vars(importlib.import_module(module)).pop(name, None)
+    sys.modules.update(dict.fromkeys(MODULES))
+    msvcrt: Any = types.ModuleType("msvcrt")
+    msvcrt.locking, msvcrt.LK_UNLCK, msvcrt.LK_NBLCK = Locks.locking, 0, 2
+    colorama: Any = types.ModuleType("colorama")
+    colorama.just_fix_windows_console = lambda: None
+    sys.modules |= {"msvcrt": msvcrt, "colorama": colorama}
+    sys.platform = "win32"
+    warnings.filterwarnings("error", category=EncodingWarning, module=r"distlaunch\.")
+
+
+def python(folder: Path, *words: str, code: str = "", **env: str) -> list[Any]:
+    """Run this file, or code after `become`, in a folder; return what it prints as JSON."""
+    start = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import windows; "
+    argv = ["-c", f"{start}windows.become()\n{code}", *words] if code else [__file__, *words]
+    done = subprocess.run(
+        [sys.executable, "-X", "warn_default_encoding", *argv],
+        cwd=folder,
+        env=os.environ | env,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def run(words: list[str]) -> tuple[int, str, str]:
+    """Run a command with the streams of a pipe on Windows."""
+    from distlaunch.__main__ import main
+
+    streams = [io.TextIOWrapper(io.BytesIO(), "cp1252", newline="") for _ in range(2)]
+    sys.argv[1:], (sys.stdout, sys.stderr) = words, streams
+    try:
+        code = main()
+    finally:
+        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+    for stream in streams:
+        stream.flush()
+    return code, *(stream.buffer.getvalue().decode("cp1252") for stream in streams)
+
+
+if __name__ == "__main__":
+    become()
+    print(json.dumps([run(words) for words in json.loads(sys.argv[1])]))
