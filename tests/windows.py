@@ -7,6 +7,7 @@ handle no path of this machine.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import importlib
@@ -17,7 +18,6 @@ import struct
 import subprocess
 import sys
 import sysconfig
-import time
 import types
 import warnings
 from pathlib import Path
@@ -29,9 +29,9 @@ EARLY = (
     *("selectors", "shutil", "socketserver", "ssl", "tempfile", "urllib.request", "uuid"),
 )
 NOT_THERE = {
-    "os": """O_NOFOLLOW O_NONBLOCK O_CLOEXEC WNOHANG fork forkpty setsid getpgid killpg getuid geteuid
-        getgid getegid waitid set_blocking sched_getaffinity sched_setaffinity mkfifo chown lchown
-        uname getloadavg""",
+    "os": """O_NOFOLLOW O_NONBLOCK O_CLOEXEC WNOHANG fork forkpty setsid getpgid killpg getuid
+        geteuid getgid getegid waitid set_blocking sched_getaffinity sched_setaffinity mkfifo
+        chown lchown uname getloadavg""",
     "signal": """SIGHUP SIGKILL SIGCHLD SIGSTOP SIGCONT SIGTSTP SIGPIPE SIGUSR1 SIGUSR2 SIGQUIT
         SIGWINCH SIGALRM SIGXFSZ pause sigwait pthread_sigmask""",
     "select": "poll epoll PIPE_BUF",
@@ -46,7 +46,7 @@ class Locks:
     https://learn.microsoft.com/cpp/c-runtime-library/reference/locking
     """
 
-    LK_UNLCK, LK_LOCK, LK_NBLCK = 0, 1, 2
+    LK_UNLCK, LK_NBLCK = 0, 2  # LK_LOCK gives up after ten attempts
     held: set[tuple[int, int]] = set()  # noqa: RUF012 - of the process
 
     @classmethod
@@ -56,15 +56,11 @@ class Locks:
         kind = fcntl.F_UNLCK if mode == cls.LK_UNLCK else fcntl.F_WRLCK
         if kind == fcntl.F_UNLCK and (descriptor, start) not in cls.held:
             raise PermissionError(errno.EACCES, "Permission denied")  # not locked by this handle
-        for _ in range(10 if mode == cls.LK_LOCK else 1):
-            try:
-                flock = struct.pack("hhqqi4x", kind, os.SEEK_SET, start, count, 0)
-                fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, flock)
-            except OSError:
-                time.sleep(mode == cls.LK_LOCK)
-            else:
-                (cls.held.add if kind == fcntl.F_WRLCK else cls.held.discard)((descriptor, start))
-                return
+        flock = struct.pack("hhqqi4x", kind, os.SEEK_SET, start, count, 0)
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, flock)
+            (cls.held.discard if kind == fcntl.F_UNLCK else cls.held.add)((descriptor, start))
+            return
         raise PermissionError(errno.EACCES, "Permission denied")
 
 
@@ -79,7 +75,7 @@ def become() -> None:
             vars(importlib.import_module(module)).pop(name, None)
     sys.modules.update(dict.fromkeys(MODULES))
     msvcrt: Any = types.ModuleType("msvcrt")
-    msvcrt.locking, msvcrt.LK_UNLCK, msvcrt.LK_NBLCK = Locks.locking, 0, 2
+    msvcrt.locking, msvcrt.LK_UNLCK, msvcrt.LK_NBLCK = Locks.locking, Locks.LK_UNLCK, Locks.LK_NBLCK
     colorama: Any = types.ModuleType("colorama")
     colorama.just_fix_windows_console = lambda: None
     sys.modules |= {"msvcrt": msvcrt, "colorama": colorama}

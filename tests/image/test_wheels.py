@@ -25,9 +25,9 @@ from distlaunch.render import render
 
 T4 = Cluster(Pool(Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1)))
 MAC = """
-import platform, sys, sysconfig, urllib.request
-sysconfig.get_config_vars()
-sys.platform, platform.system, platform.machine = "darwin", lambda: "Darwin", lambda: "arm64"
+import platform as p
+p.system, p.machine = lambda: "Darwin", lambda: "arm64"
+p.mac_ver = lambda: ("14.5", ("", "", ""), "arm64")
 """
 INNER = "nvidia/cublas/lib/libcublas.so.12"
 
@@ -113,24 +113,28 @@ def test_a_template_that_adds_a_step_is_refused(build, index, step):
     assert images.files(build("", template=template))
 
 
-@pytest.mark.parametrize("requirement", ["two; {}", "one", "more[extra]"])
-def test_markers_are_those_of_the_bases_python_on_any_machine(
-    build, index, push_base, tmp_path, monkeypatch, requirement
-):
-    """pip evaluates markers for the Python that it runs on, here one of a Mac."""
-    files = {path.replace("3.11", "3.99"): data for path, data in images.PYTHON_FILES.items()}
-    base = push_base(files, {"Env": ["PATH=/usr/local/bin"]})
+@pytest.fixture
+def on_a_mac(tmp_path, monkeypatch):
+    """Have Pythons that are started find themselves on a Mac."""
     (tmp_path / "sitecustomize.py").write_text(MAC)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    linux = "sys_platform == 'linux' and platform_machine == 'x86_64' and python_version >= '3.99'"
-    images.write_wheel(index, "one", requires=[f"two; {linux}", "mac; sys_platform == 'darwin'"])
-    images.write_wheel(index, "two", tag="cp399-cp399-manylinux_2_28_x86_64")
-    extra = f"two; extra == 'extra' and {linux}\nProvides-Extra: extra"
+
+
+@pytest.mark.usefixtures("on_a_mac")
+def test_markers_are_those_of_the_bases_python_on_any_machine(build, index, push_base):
+    """pip evaluates markers for the Python that it runs on."""
+    files = {path.replace("3.11", "3.99"): data for path, data in images.PYTHON_FILES.items()}
+    base = push_base(files, {"Env": ["PATH=/usr/local/bin"]})
+    there = "platform_system == 'Linux' and platform_machine == 'x86_64' and python_version > '3.9'"
+    for name in ("two", "three", "four"):
+        images.write_wheel(index, name, tag="cp399-cp399-manylinux_2_28_x86_64")
+    images.write_wheel(index, "one", requires=[f"two; {there}", "mac; platform_system == 'Darwin'"])
+    extra = f"three; extra == 'extra' and {there}\nProvides-Extra: extra"
     images.write_wheel(index, "more", requires=[extra])
-    uri = build(f"{requirement.format(linux)}\n", base=base)
-    assert f"{images.SITE_PACKAGES.replace('3.11', '3.99')}/two/__init__.py" in images.files(
-        uri, -2
-    )
+    uri = build(f"one\nmore[extra]\nfour; {there}\n", base=base)
+    packages = images.SITE_PACKAGES.replace("3.11", "3.99")
+    wanted = {f"{packages}/{name}/__init__.py" for name in ("one", "more", "two", "three", "four")}
+    assert wanted < images.files(uri, -2).keys()
 
 
 def test_a_pip_that_ignores_the_bases_python_is_refused(build, index, monkeypatch):
