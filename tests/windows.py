@@ -14,6 +14,7 @@ import importlib
 import io
 import json
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -70,6 +71,8 @@ def become() -> None:
         importlib.import_module(name)
     sysconfig.get_config_vars()
     sys.modules["shutil"]._use_fd_functions = False
+    for module in (os, signal):  # those of Linux, for its processes
+        setattr(subprocess, module.__name__, types.SimpleNamespace(**vars(module)))
     for module, names in NOT_THERE.items():
         for name in names.split():
             vars(importlib.import_module(module)).pop(name, None)
@@ -83,10 +86,17 @@ def become() -> None:
     warnings.filterwarnings("error", category=EncodingWarning, module=r"distlaunch\.")
 
 
-def python(folder: Path, *words: str, code: str = "", **env: str) -> list[Any]:
-    """Run this file, or code after `become`, in a folder; return what it prints as JSON."""
-    start = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import windows; "
-    argv = ["-c", f"{start}windows.become()\n{code}", *words] if code else [__file__, *words]
+BECOME = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import windows; "
+BECOME += "sys.path.pop(0); windows.become()\n"
+
+
+def sessions(folder: Path, *commands: tuple[str, ...], **env: str) -> list[Any]:
+    """Run commands on Windows, one after the other; return code, stdout and stderr of each."""
+    return python(folder, __file__, json.dumps(commands), **env)
+
+
+def python(folder: Path, *argv: str, **env: str) -> Any:
+    """Run Python in a folder, and return what it prints as JSON."""
     done = subprocess.run(
         [sys.executable, "-X", "warn_default_encoding", *argv],
         cwd=folder,
@@ -101,7 +111,10 @@ def python(folder: Path, *words: str, code: str = "", **env: str) -> list[Any]:
 
 
 def run(words: list[str]) -> tuple[int, str, str]:
-    """Run a command with the streams of a pipe on Windows."""
+    """Run a command with streams that are pipes on Windows; `cd` changes the folder."""
+    if words[0] == "cd":
+        os.chdir(words[1])
+        return 0, "", ""
     from distlaunch.__main__ import main
 
     streams = [io.TextIOWrapper(io.BytesIO(), "cp1252", newline="") for _ in range(2)]
