@@ -14,6 +14,7 @@ from pathlib import Path
 import docker
 import docker.auth
 from docker.auth import AuthConfig
+from docker.constants import DEFAULT_NPIPE, IS_WINDOWS_PLATFORM
 from docker.context import ContextAPI
 from docker.context.config import get_current_context_name
 from docker.errors import DockerException
@@ -21,10 +22,7 @@ from docker.utils.config import find_config_file
 
 from distlaunch.errors import ImageError, causes_of, os_reason
 
-_DEFAULT_ADDRESS, _START = "unix:///var/run/docker.sock", "'sudo systemctl start docker', or "
-if sys.platform == "win32":
-    _DEFAULT_ADDRESS, _START = "npipe:////./pipe/docker_engine", ""
-# Of Windows, whose pipes raise an exception of pywin32, with this attribute:
+_DEFAULT_ADDRESS = DEFAULT_NPIPE if IS_WINDOWS_PLATFORM else "unix:///var/run/docker.sock"
 # https://learn.microsoft.com/windows/win32/debug/system-error-codes--0-499-
 _FILE_NOT_FOUND, _ACCESS_DENIED = 2, 5
 
@@ -78,7 +76,7 @@ def _connection_problem(error: Exception, address: str) -> str:
     if address.startswith("ssh://") and not find_spec("paramiko"):
         install = f"{sys.executable} -m pip install paramiko"
         return f"Docker at {address} needs the Python package paramiko; run '{install}'"
-    codes = {getattr(cause, "winerror", None) for cause in causes}
+    codes = {getattr(cause, "winerror", None) for cause in causes}  # pywin32's is no OSError
     nowhere = (FileNotFoundError, ConnectionRefusedError)
     if _FILE_NOT_FOUND in codes or any(isinstance(cause, nowhere) for cause in causes):
         if _is_podman():
@@ -87,8 +85,8 @@ def _connection_problem(error: Exception, address: str) -> str:
                 "and 'export DOCKER_HOST=unix://$XDG_RUNTIME_DIR/podman/podman.sock'"
             )
         return (
-            f"Docker is not running at {address}; start Docker ({_START}Docker Desktop), or set "
-            "DOCKER_HOST"
+            f"Docker is not running at {address}; start Docker ('sudo systemctl start docker', or "
+            "Docker Desktop), or set DOCKER_HOST"
         )
     if _ACCESS_DENIED in codes:
         return f"no permission to use Docker at {address}; join the group docker-users of Windows"

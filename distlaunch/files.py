@@ -17,8 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from distlaunch import platforms
-from distlaunch.platforms import NO_FOLLOW, NON_BLOCKING, lock_file, unlock_file
+from distlaunch.platforms import NO_FOLLOW, NON_BLOCKING, lock_file, replace, unlock_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,7 +43,7 @@ def atomic_write(
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
-        platforms.replace(part, path)
+        replace(part, path)
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
@@ -146,20 +145,18 @@ def lock(path: Path, *, wait: bool) -> Iterator[int]:
     if path.is_dir() and sys.platform == "win32":  # which opens no folder
         name = hashlib.sha256(os.path.realpath(path).lower().encode()).hexdigest()
         path = Path(tempfile.gettempdir(), f"distlaunch-{name}.lock")
-    is_folder = path.is_dir()
-    descriptor = os.open(path, os.O_RDONLY) if is_folder else _open(path, os.O_RDWR | os.O_CREAT)
-    is_locked = False
+    access = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT | NO_FOLLOW
+    descriptor = os.open(path, access, 0o666)
     try:
         try:
             lock_file(descriptor, wait=wait)
-            is_locked = True
         except BlockingIOError:
             raise
         except OSError:
             pass  # such as ENOLCK: run without a lock
         yield descriptor
     finally:
-        if is_locked:
+        with suppress(OSError):
             unlock_file(descriptor)
         os.close(descriptor)
 

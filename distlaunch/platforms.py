@@ -1,7 +1,4 @@
-"""What differs on Windows: jobs are launched and looked at from there, and none run there.
-
-Tests on Linux set `sys.platform`, so it is read where it matters; mypy knows only this form.
-"""
+"""What differs on Windows: jobs are launched and looked at from there, and none run there."""
 
 from __future__ import annotations
 
@@ -26,8 +23,8 @@ def require_posix(what: str) -> None:
         raise DistlaunchError(f"{what} needs Linux or macOS; on Windows use WSL")
 
 
-def prepare_streams() -> None:
-    """Have standard streams replace characters that their encoding lacks, e.g. that of cp1252."""
+def prepare_process() -> None:
+    """Have the standard streams take any text: what their encoding lacks becomes '?'."""
     if sys.platform == "win32":
         # No program of a cloned project is run in place of git or Docker. The variable is that of
         # https://learn.microsoft.com/windows/win32/api/processenv/nf-processenv-needcurrentdirectoryforexepathw
@@ -46,7 +43,6 @@ if sys.platform == "win32":
     # Far behind the content: other processes cannot read bytes that are locked.
     _LOCKED_BYTE = 1 << 30
     _LOOK = 0.1  # seconds between two attempts
-    _PATIENCE = 20  # attempts
 
     def lock_file(descriptor: int, *, wait: bool) -> None:
         """Lock an open file; BlockingIOError is raised if another process has, and not `wait`."""
@@ -75,7 +71,7 @@ if sys.platform == "win32":
 
     def replace(source: Path, target: Path) -> None:
         """Rename a file over another, once nobody has that one open."""
-        for _ in range(_PATIENCE):
+        for _ in range(20):
             try:
                 source.replace(target)
             except PermissionError:  # noqa: PERF203 - another program reads it
@@ -85,10 +81,8 @@ if sys.platform == "win32":
         source.replace(target)
 
     def write(descriptor: int, data: bytes) -> int:
-        """Write to a file; a console takes UTF-8 through Python's own stream only."""
-        stream = {1: sys.stdout, 2: sys.stderr}.get(descriptor)
-        if stream is None:
-            return os.write(descriptor, data)
+        """Write to a standard stream: a console takes UTF-8 through Python's own only."""
+        stream = sys.stdout if descriptor == 1 else sys.stderr
         stream.buffer.write(data)
         stream.buffer.flush()
         return len(data)

@@ -80,7 +80,6 @@ from distlaunch import files, notify, platforms
 from distlaunch.background import BackgroundTask
 from distlaunch.engines.vertex import auth
 from distlaunch.image.context import read_context
-from distlaunch.image.pip_secrets import dockerfile_secrets
 from distlaunch.stop_signals import StopSignals
 
 answers = {}
@@ -102,7 +101,6 @@ except OSError as error:
     answers["refused"] = error.strerror
 answers["context"] = [(each.path, each.mode) for each in read_context(Path("code"), "").entries]
 answers["project"] = auth.default_project()
-answers["netrc"] = dockerfile_secrets()["netrc"]
 with StopSignals() as signals:
     signal.raise_signal(signal.SIGTERM)
     import select
@@ -127,7 +125,6 @@ def test_the_rest_on_windows(tmp_path):
     configurations = tmp_path / "AppData/gcloud/configurations"
     configurations.mkdir(parents=True)
     (configurations / "config_default").write_text("[core]\nproject = of-gcloud\n")
-    (tmp_path / "_netrc").write_text("machine a login b password c\n")
     code = tmp_path / "code"
     (code / "folder").mkdir(parents=True)
     (code / "run.sh").write_text("#!/bin/sh\n")
@@ -144,7 +141,7 @@ def test_the_rest_on_windows(tmp_path):
         APPDATA=str(tmp_path / "AppData"),
         HOME=str(tmp_path),
         PATH=f"{programs}{os.pathsep}{os.environ['PATH']}",
-        **dict.fromkeys(("CLOUDSDK_CONFIG", "GOOGLE_CLOUD_PROJECT", "NETRC"), ""),
+        **dict.fromkeys(("CLOUDSDK_CONFIG", "GOOGLE_CLOUD_PROJECT"), ""),
     )
     assert (tmp_path / "killed").read_text().startswith("/F /T /PID ")
     assert not (tmp_path / "victim").exists()
@@ -158,7 +155,6 @@ def test_the_rest_on_windows(tmp_path):
             ["run.sh", 0o755],
         ],
         "project": "of-gcloud",
-        "netrc": "machine a login b password c\n",
         "signals": [15],
         "notified": "the command did not end within 0.3 s",
         "result": 7,

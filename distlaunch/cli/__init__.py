@@ -117,7 +117,7 @@ def distlaunch(ctx: click.Context, debug: bool, quiet: bool, log_level: str) -> 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, by default that of this process, and return its exit code."""
     failure: BrokenPipeError | OutputError | None = None
-    platforms.prepare_streams()
+    platforms.prepare_process()
     # Google's clients warn on each Python that is near its end of life, amid a command's output.
     warnings.filterwarnings(
         "ignore", category=FutureWarning, module=r"google\.api_core\._python_version_support"

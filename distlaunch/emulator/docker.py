@@ -34,7 +34,6 @@ PORT = 2222
 _PLATFORM = "linux/amd64"
 _BUCKETS = "/gcs"  # as Vertex AI mounts them
 _METRICS = "/var/hypertune"
-_KILLED = 128 + 9  # by SIGKILL
 _ROOT = ("", "0", "root")
 _NETWORK_ATTEMPTS = 5
 
@@ -244,7 +243,7 @@ class ReplicaContainer:
             code = self._container.wait(timeout=None)["StatusCode"]
             self._container.reload()
             return ExitStatus(code, out_of_memory=self._container.attrs["State"]["OOMKilled"])
-        return ExitStatus(_KILLED)  # it was removed
+        return ExitStatus(128 + 9)  # by SIGKILL: it was removed
 
 
 def _connect() -> docker.DockerClient:

@@ -104,6 +104,8 @@ class Docker:
         The secrets, texts by their ids, need BuildKit.
         """
         self.pull(dockerfile.bases)
+        if (machine := self._api.version().get("Arch", "amd64")) != "amd64":  # such as on a Mac
+            self._show(Notice(f"Docker emulates {PLATFORM} on {machine}, which takes longer"))
         with tempfile.TemporaryDirectory(prefix="distlaunch-") as name:
             scratch = Path(name)
             (scratch / "Dockerfile").write_bytes(dockerfile.text.encode())

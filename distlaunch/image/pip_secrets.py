@@ -120,9 +120,7 @@ def _login(host: str) -> tuple[str, str] | None:
 
 
 def _netrc() -> str:
-    names = (".netrc", "_netrc") if sys.platform == "win32" else (".netrc",)
-    files = [Path.home() / name for name in names]
-    return os.environ.get("NETRC") or str(next(filter(Path.is_file, files), files[0]))
+    return os.environ.get("NETRC") or str(Path.home() / ".netrc")
 
 
 def _variable(name: str) -> str:

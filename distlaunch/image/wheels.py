@@ -295,14 +295,15 @@ def _add_packages(layer: LayerWriter, target: Path, python: BasePython) -> None:
         folder = python.prefix if path in beside else python.library
         file = target / path
         status = file.stat()
+        mode = 0o755 if status.st_mode & 0o100 else 0o644
         if path in beside and path.startswith("bin/"):
             script = _script(file, python)
             name = f"{folder}/{path.removesuffix('.exe')}"
             layer.add_folders(name, below=f"{folder}/bin")
-            layer.add_file(name, 0o755, len(script), io.BytesIO(script))
+            mode = 0o755 if sys.platform == "win32" else mode
+            layer.add_file(name, mode, len(script), io.BytesIO(script))
         else:
             layer.add_folders(f"{folder}/{path}", below=folder)
-            mode = 0o755 if status.st_mode & 0o100 else 0o644
             with file.open("rb") as opened:
                 layer.add_file(f"{folder}/{path}", mode, status.st_size, opened)
 
