@@ -64,11 +64,12 @@ def test_a_project_and_its_image_are_the_same_as_on_linux(run, tmp_path):
     assert [checked[0], json.loads(checked[1])] == [done.code, json.loads(done.out)]
 
 
-def test_jobs_are_launched_looked_at_and_fetched(project, cloud):
+def test_jobs_are_launched_looked_at_and_fetched_and_local_runs_name_wsl(project, cloud):
     """The arrow is no character of cp1252, in which a pipe of Windows is written."""
     looks = ("status", "logs", "list", "show")
-    submitted, fetched, detached, *looked, cancelled, again = windows.sessions(
+    answers = windows.sessions(
         project,
+        *NEED_POSIX,
         ("submit", IMAGE, "--notify", "cat >notified", "--", "→ ü"),
         ("fetch", "--output", "fetched"),
         ("submit", IMAGE, "--detach", "--", "--sleep"),
@@ -77,6 +78,10 @@ def test_jobs_are_launched_looked_at_and_fetched(project, cloud):
         ("resubmit", "--detach"),
         DISTLAUNCH_ENDPOINT=cloud.url,
     )
+    remedy = "needs Linux or macOS; on Windows use WSL\n"
+    errors = [f"distlaunch: error: {what} {remedy}" for what in NEED_POSIX.values()]
+    assert answers[: len(errors)] == [[1, "", error] for error in errors]
+    submitted, fetched, detached, *looked, cancelled, again = answers[len(errors) :]
     assert submitted[0] == 0, submitted[2]
     assert "chief    | hello from ['--epochs=8', '? ü']\n" in submitted[1]
     assert "SUCCEEDED" in (project / "notified").read_text()
@@ -86,13 +91,3 @@ def test_jobs_are_launched_looked_at_and_fetched(project, cloud):
     assert all(name in looked[looks.index(each)][1] for each in ("status", "list", "show"))
     assert cancelled[1].startswith(f"cancelling {name}; ")
     assert (again[0], again[1] not in ("", detached[1])) == (0, True)
-
-
-def test_commands_that_run_tasks_here_name_wsl(project):
-    answers = windows.sessions(project, *NEED_POSIX)
-    errors = {words: answer[2] for words, answer in zip(NEED_POSIX, answers, strict=True)}
-    remedy = "needs Linux or macOS; on Windows use WSL\n"
-    assert [answer[:2] for answer in answers] == [[1, ""]] * len(answers)
-    assert errors == {
-        words: f"distlaunch: error: {what} {remedy}" for words, what in NEED_POSIX.items()
-    }

@@ -13,8 +13,10 @@ from dataclasses import replace
 
 import images
 import pytest
+import windows
 
 from distlaunch import __version__, resources
+from distlaunch.cli import main
 from distlaunch.errors import ImageError
 from distlaunch.image import execute_plan, plan_image, wheels
 from distlaunch.image.dockerfile_parser import read_dockerfile
@@ -28,6 +30,12 @@ MAC = """
 import platform as p
 p.system, p.machine = lambda: "Darwin", lambda: "arm64"
 p.mac_ver = lambda: ("14.5", ("", "", ""), "arm64")
+"""
+JOB_FILE = """\
+name: digits
+module: trainer
+image: {}
+cluster: {{chief: {{machine: n1-standard-4}}}}
 """
 INNER = "nvidia/cublas/lib/libcublas.so.12"
 
@@ -144,23 +152,39 @@ def test_a_pip_that_ignores_the_bases_python_is_refused(build, index, monkeypatc
     assert refusal(build, "one; python_version > '3'\n").startswith("this pip selects packages ")
 
 
-def test_scripts_that_pip_writes_on_windows(build, index, push_base, tmp_path, monkeypatch):
+def test_scripts_that_pip_writes_on_windows(build, index, monkeypatch):
     """They are programs for Windows, with the script in a zip file behind them."""
-    images.write_wheel(index, "one", requires=["two"], scripts=["run-one"])
-    images.write_wheel(index, "two")
-    base = push_base()
-    linux = images.files(build("one\n", base=base), -2)
+    images.write_wheel(index, "one", scripts=["run-one"])
     launchers = (
         "from pip._vendor.distlib.scripts import ScriptMaker as M; w = M._write_script; "
         "M._get_launcher = lambda *_: b'MZ'; "
         "M._write_script = lambda self, *args: (setattr(self, '_is_nt', True), w(self, *args))"
     )
     monkeypatch.setattr(wheels, "_PIP", wheels._PIP.replace("\nrunpy", f"\n{launchers}\nrunpy"))
-    windows = images.files(build("one\n", base=base), -2)
-    assert not any(path.endswith(".exe") for path in windows)
-    script = windows["usr/local/bin/run-one"]
+    files = images.files(build("one\n"), -2)
+    assert not any(path.endswith(".exe") for path in files)
+    script = files["usr/local/bin/run-one"]
     assert script.startswith(b"#!/usr/local/bin/python3.11\n")
-    assert script.split() == linux["usr/local/bin/run-one"].split()
+    compile(script, "run-one", "exec")
+
+
+def test_the_image_is_the_same_from_windows(index, registry, push_base, monkeypatch, capfd):
+    images.write_wheel(index, "one", scripts=["run-one"])
+    folder = images.project(index.parent / "project", "one; sys_platform == 'linux'\n")
+    (folder / "trainer/data.csv").write_bytes(b"1\r\n")
+    monkeypatch.chdir(folder)
+    base = push_base()
+
+    def write_job_file():
+        image = f"{{repository: {images.fresh(registry).name}, base: '{base}'}}"
+        (folder / "distlaunch.yaml").write_text(JOB_FILE.format(image), encoding="utf-8")
+
+    write_job_file()
+    [(code, out, err)] = windows.sessions(folder, ("build",))
+    assert code == 0, err
+    write_job_file()
+    assert main(["build"]) == 0
+    assert capfd.readouterr().out.partition("@")[2] == out.partition("@")[2] != ""
 
 
 def test_versions_that_the_base_has_are_kept_and_others_need_a_wheel(build, index):
