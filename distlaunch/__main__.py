@@ -46,9 +46,7 @@ def _run() -> int:
 
 
 def _unsupported() -> str:
-    """Return why this Python or system cannot run distlaunch, or nothing."""
-    if sys.platform == "win32":
-        return "needs Linux or macOS; on Windows use WSL"
+    """Return why this Python cannot run distlaunch, or nothing."""
     running = tuple(sys.version_info[:2])
     if not OLDEST <= running <= NEWEST:
         return "needs Python 3.10 to 3.13, and this is Python {}.{} ({}); use one of those".format(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -34,6 +35,8 @@ class BackgroundTask(Generic[_Result]):
         TimeoutError
             If it is still running after `timeout` seconds; it keeps running.
         """
+        while timeout is None and sys.platform == "win32" and not self.has_ended:
+            self._thread.join(0.1)  # which Ctrl-C interrupts between two calls only
         self._thread.join(timeout)
         if not self.has_ended:
             raise TimeoutError

@@ -14,6 +14,7 @@ from pathlib import Path
 import docker
 import docker.auth
 from docker.auth import AuthConfig
+from docker.constants import DEFAULT_NPIPE, IS_WINDOWS_PLATFORM
 from docker.context import ContextAPI
 from docker.context.config import get_current_context_name
 from docker.errors import DockerException
@@ -21,7 +22,9 @@ from docker.utils.config import find_config_file
 
 from distlaunch.errors import ImageError, causes_of, os_reason
 
-_DEFAULT_ADDRESS = "unix:///var/run/docker.sock"
+_DEFAULT_ADDRESS = DEFAULT_NPIPE if IS_WINDOWS_PLATFORM else "unix:///var/run/docker.sock"
+# https://learn.microsoft.com/windows/win32/debug/system-error-codes--0-499-
+_FILE_NOT_FOUND, _ACCESS_DENIED = 2, 5
 
 
 class NoDockerError(ImageError):
@@ -63,7 +66,7 @@ def _docker_address() -> str:
 def _check_socket(address: str) -> None:
     """Connect once: docker-py leaves its socket open where nothing listens."""
     scheme, _, path = address.partition("://")
-    if scheme == "unix":
+    if scheme == "unix" and sys.platform != "win32":
         with socket.socket(socket.AF_UNIX) as probe:
             probe.connect(path)
 
@@ -73,7 +76,9 @@ def _connection_problem(error: Exception, address: str) -> str:
     if address.startswith("ssh://") and not find_spec("paramiko"):
         install = f"{sys.executable} -m pip install paramiko"
         return f"Docker at {address} needs the Python package paramiko; run '{install}'"
-    if any(isinstance(cause, (FileNotFoundError, ConnectionRefusedError)) for cause in causes):
+    codes = {getattr(cause, "winerror", None) for cause in causes}  # pywin32's is no OSError
+    nowhere = (FileNotFoundError, ConnectionRefusedError)
+    if _FILE_NOT_FOUND in codes or any(isinstance(cause, nowhere) for cause in causes):
         if _is_podman():
             return (
                 f"podman does not listen at {address}; run 'systemctl --user start podman.socket' "
@@ -83,6 +88,8 @@ def _connection_problem(error: Exception, address: str) -> str:
             f"Docker is not running at {address}; start Docker ('sudo systemctl start docker', or "
             "Docker Desktop), or set DOCKER_HOST"
         )
+    if _ACCESS_DENIED in codes:
+        return f"no permission to use Docker at {address}; join the group docker-users of Windows"
     if any(isinstance(cause, PermissionError) for cause in causes):
         return (
             f"no permission to use Docker's socket {address}; "

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,9 @@ EXIT_INTERRUPTED = 130
 STOPPED_CODES = (129, EXIT_INTERRUPTED, 143)  # of a local run after SIGHUP, SIGINT and SIGTERM
 
 SILENT = "TOKEN_SERVER_SILENT"  # the reason of a RetryableError
-_READER_GONE = (errno.EPIPE, errno.EIO, errno.ECONNRESET)  # of a pipe, a terminal, a socket
+_READER_GONE = {errno.EPIPE, errno.EIO, errno.ECONNRESET}  # of a pipe, a terminal, a socket
+if sys.platform == "win32":
+    _READER_GONE |= {errno.EINVAL}  # of a pipe there
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,18 @@ regular file of limited size and depth.
 
 from __future__ import annotations
 
-import fcntl
+import errno
+import hashlib
 import json
 import os
 import stat
+import sys
+import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
+
+from distlaunch.platforms import NO_FOLLOW, NON_BLOCKING, lock_file, replace, unlock_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,14 +36,14 @@ def atomic_write(
     may read it.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     try:
-        with os.fdopen(os.open(part, flags, 0o600 if is_private else 0o666), "wb") as file:
+        with os.fdopen(_open(part, flags, 0o600 if is_private else 0o666), "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
-        part.replace(path)
+        replace(part, path)
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
@@ -66,6 +71,7 @@ def refuse_symlinks(path: Path, *, below: Path) -> None:
 def is_file_name(name: str) -> bool:
     """Whether a name is one component of a path, so that a file of it stays in its folder."""
     is_plain = name not in ("", ".", "..") and "/" not in name and "\0" not in name
+    is_plain = is_plain and Path(name).parts == (name,) and not Path(name).anchor  # on Windows
     return is_plain and len(os.fsencode(name)) <= _MAX_NAME
 
 
@@ -74,8 +80,15 @@ def open_output(path: Path, mode: Literal["ab", "wb"]) -> IO[bytes]:
     return open(path, mode, opener=_open_regular)
 
 
+def _open(path: Path | str, flags: int, mode: int = 0o666) -> int:
+    """Open a file that is no symlink."""
+    if not NO_FOLLOW and Path(path).is_symlink():  # on Windows
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    return os.open(path, flags | NO_FOLLOW, mode)
+
+
 def _open_regular(path: str, flags: int) -> int:
-    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    descriptor = _open(path, flags | NON_BLOCKING)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(f"{path} is not a regular file")
@@ -84,8 +97,8 @@ def _open_regular(path: str, flags: int) -> int:
 
 def read_regular(path: Path) -> bytes:
     """Return the content of a regular file of limited size; OSError or ValueError is raised."""
-    # A FIFO would block the open call without O_NONBLOCK, /dev/zero would never end.
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+    # A FIFO would block the open call otherwise, /dev/zero would never end.
+    with os.fdopen(os.open(path, os.O_RDONLY | NON_BLOCKING), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError("not a regular file")
         content = file.read(_MAX_BYTES + 1)
@@ -129,30 +142,36 @@ def lock(path: Path, *, wait: bool) -> Iterator[int]:
     raised if the file cannot be created; BlockingIOError if another process holds the lock and this
     is not to `wait`.
     """
-    access = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    if path.is_dir() and sys.platform == "win32":  # which opens no folder
+        name = hashlib.sha256(os.path.realpath(path).lower().encode()).hexdigest()
+        path = Path(tempfile.gettempdir(), f"distlaunch-{name}.lock")
+    access = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT | NO_FOLLOW
     descriptor = os.open(path, access, 0o666)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            lock_file(descriptor, wait=wait)
         except BlockingIOError:
             raise
         except OSError:
             pass  # such as ENOLCK: run without a lock
         yield descriptor
     finally:
+        with suppress(OSError):
+            unlock_file(descriptor)
         os.close(descriptor)
 
 
 def may_be_locked(path: Path) -> bool:
     """Whether a process holds the lock on a file, or may where the file system has no locks."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+        descriptor = _open(path, os.O_RDWR)
     except FileNotFoundError:
         return False
     except OSError:
         return True
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(descriptor, wait=False)
+        unlock_file(descriptor)
     except OSError:
         return True
     finally:

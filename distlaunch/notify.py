@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
+import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+from distlaunch import platforms
 from distlaunch.background import BackgroundTask
 from distlaunch.errors import (
     EXIT_ERROR,
@@ -91,9 +92,10 @@ def _notify(target: str, fields: dict[str, str | int]) -> str | None:
     variables = {f"DISTLAUNCH_{key.upper()}": str(value) for key, value in fields.items()}
     try:
         process = subprocess.Popen(
-            ["/bin/sh", "-c", target],
+            target if sys.platform == "win32" else ["/bin/sh", "-c", target],
             stdin=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
+            shell=sys.platform == "win32",
             env={**os.environ, **variables},
             stdout=2,  # stdout may be read as JSON
             start_new_session=True,
@@ -106,7 +108,7 @@ def _notify(target: str, fields: dict[str, str | int]) -> str | None:
         return f"the command did not end within {TIMEOUT} s"
     finally:
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)  # with what the shell has started
+            platforms.kill_tree(process)
             process.communicate()
     code = process.returncode
     return f"the command failed with exit code {code}" if code else None

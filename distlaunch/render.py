@@ -250,7 +250,7 @@ def _gcloud(job: Job, config: str) -> str:
 def _relative(folder: Path, path: Path) -> str:
     """Return a path as it is typed in the project's folder."""
     try:
-        return str(path.resolve().relative_to(folder.resolve()))
+        return path.resolve().relative_to(folder.resolve()).as_posix()
     except ValueError:
         return str(path)
 

@@ -33,7 +33,8 @@ def hash_files(folder: Path, paths: Iterable[Path]) -> str:
     for path in sorted(paths):
         with suppress(OSError, ValueError):
             content = read_regular(path)
-            digest.update(f"{path.relative_to(folder)} {len(content)} ".encode() + content)
+            name = path.relative_to(folder).as_posix()
+            digest.update(f"{name} {len(content)} ".encode() + content)
     return digest.hexdigest()[:16]
 
 
@@ -42,7 +43,7 @@ def _git(folder: Path, *words: str) -> str:
     command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *words]
     try:
         process = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_TIMEOUT
+            command, capture_output=True, encoding="utf-8", check=False, timeout=_TIMEOUT
         )
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return ""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
+import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_HANG_UP: int | None = getattr(signal, "SIGHUP", None)  # Windows has none
+_STOPPING = (signal.SIGINT, signal.SIGTERM, *([_HANG_UP] if _HANG_UP else []))
 
 
 class StopSignals:
@@ -32,10 +33,11 @@ class StopSignals:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        self._reading, self._writing = os.pipe()
+        self._reading, self._writing = socket.socketpair()  # Windows selects no pipes
         for end in (self._reading, self._writing):
-            os.set_blocking(end, False)
-        self._wakeup_before = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+            end.setblocking(False)
+        writing = self._writing.fileno()
+        self._wakeup_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         for number in _STOPPING:
             # `nohup` ignores one for its program, and means it.
             if signal.getsignal(number) != signal.SIG_IGN or number == signal.SIGINT:
@@ -46,23 +48,23 @@ class StopSignals:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._wakeup_before)
-        os.close(self._reading)
-        os.close(self._writing)
+        self._reading.close()
+        self._writing.close()
 
     def fileno(self) -> int:
-        return self._reading
+        return self._reading.fileno()
 
     def received(self) -> list[int]:
         """Return the signals that came since the last call."""
         with suppress(BlockingIOError):
-            os.read(self._reading, 4096)
+            self._reading.recv(4096)
         received, self._received = self._received, []
         return received
 
     def _take(self, number: int, _frame: Any) -> None:
-        if number == signal.SIGHUP and self._has_hung_up:
+        if number == _HANG_UP and self._has_hung_up:
             return
-        self._has_hung_up = self._has_hung_up or number == signal.SIGHUP
+        self._has_hung_up = self._has_hung_up or number == _HANG_UP
         self._received.append(number)
         self._count += 1
         if self._count == 1 and self.at_first:

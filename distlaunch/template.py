@@ -85,7 +85,7 @@ def _location(problem: Exception, folder: Path, template: str) -> str:
     for frame in traceback.extract_tb(problem.__traceback__):
         file = Path(frame.filename)
         if file.is_relative_to(folder / OWN_TEMPLATES):
-            location = f"{file.relative_to(folder)}:{frame.lineno}"
+            location = f"{file.relative_to(folder).as_posix()}:{frame.lineno}"
     return location
 
 

@@ -29,6 +29,7 @@ import json_schemas  # noqa: F401 - likewise
 import launches  # noqa: F401 - likewise
 import slurm_cluster
 import tensorflow_host
+import windows  # noqa: F401 - likewise
 
 sys.path.pop(0)
 

@@ -11,7 +11,16 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "distlaunch"
 
 SHARED = {
-    *("", "background", "docker_client", "errors", "failure_reasons", "files", "stop_signals"),
+    *(
+        "",
+        "background",
+        "docker_client",
+        "errors",
+        "failure_reasons",
+        "files",
+        "platforms",
+        "stop_signals",
+    ),
     *("paths", "python_command", "quoting", "refusals", "resources", "retry"),
     *("source_version", "template", "tensorflow_noise", "text", "timestamps"),
 }

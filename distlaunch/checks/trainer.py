@@ -197,7 +197,9 @@ def run_one_step(launch: LaunchRequest, trainer: Trainer | None) -> list[Problem
 
 
 def _reason_to_skip(launch: LaunchRequest, trainer: Trainer | None) -> Problem | None:
-    if trainer is None:
+    if sys.platform == "win32":
+        reason, remedy = "'distlaunch local' needs Linux or macOS", "on Windows use WSL"
+    elif trainer is None:
         reason = "the program is not the trainer that 'distlaunch init' writes"
         remedy = "try it with 'distlaunch local'"
     elif not (launch.folder / FILE_NAME).exists():
@@ -220,7 +222,7 @@ def _failure(words: list[str], folder: Path) -> str | None:
                 cwd=folder,
                 stdin=stdin,
                 capture_output=True,
-                text=True,
+                encoding="utf-8",
                 errors="replace",
                 check=False,
                 timeout=RUN_TIMEOUT,

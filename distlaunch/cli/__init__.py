@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 import click
 from click.exceptions import Exit, NoArgsIsHelpError, NoSuchCommand
 
-from distlaunch import __version__
+from distlaunch import __version__, platforms
 from distlaunch.cli.settings import Settings
 from distlaunch.errors import (
     EXIT_ERROR,
@@ -121,6 +121,7 @@ def distlaunch(ctx: click.Context, debug: bool, quiet: bool, log_level: str) -> 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, by default that of this process, and return its exit code."""
     failure: BrokenPipeError | OutputError | None = None
+    platforms.prepare_process()
     # Google's clients warn on each Python that is near its end of life, amid a command's output.
     warnings.filterwarnings(
         "ignore", category=FutureWarning, module=r"google\.api_core\._python_version_support"

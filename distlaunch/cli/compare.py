@@ -13,6 +13,7 @@ from distlaunch.cli import options
 from distlaunch.cli.local import check_here
 from distlaunch.errors import EXIT_ERROR, EXIT_INTERRUPTED, DistlaunchError, os_reason
 from distlaunch.paths import COMPARISONS
+from distlaunch.platforms import require_posix
 
 if TYPE_CHECKING:
     from distlaunch.cli.settings import Settings
@@ -62,6 +63,7 @@ def command(
       distlaunch compare fit,trainer --rounds 1
       distlaunch compare --batch-sizes 64,256
     """  # noqa: D301 - click wants the character that this is an escape for
+    require_posix("'distlaunch compare'")
     from distlaunch.local.compare.rounds import Rounds
     from distlaunch.local.compare.variants import plan_variants
     from distlaunch.local.run_folder import create_numbered

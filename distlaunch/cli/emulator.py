@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from distlaunch.platforms import require_posix
+
 if TYPE_CHECKING:
     from distlaunch.cli.settings import Settings
     from distlaunch.emulator.emulator import RunWith
@@ -75,6 +77,8 @@ def command(
       export DISTLAUNCH_ENDPOINT=http://127.0.0.1:8085
       distlaunch submit
     """  # noqa: D301 - click wants the character that this is an escape for
+    if run_with == "process":
+        require_posix("'distlaunch emulator --run-with process'")
     from distlaunch.cli.settings import show
     from distlaunch.emulator.emulator import Emulator
     from distlaunch.stop_signals import StopSignals

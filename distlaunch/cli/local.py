@@ -12,6 +12,7 @@ import click
 
 from distlaunch.cli import completion, options
 from distlaunch.errors import EXIT_ERROR, UsageError
+from distlaunch.platforms import require_posix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -112,6 +113,7 @@ def command(
       distlaunch local --workers 2 -- python anything.py
       distlaunch local --kill worker:0@step=40 --restarts 1
     """  # noqa: D301 - click wants the character that this is an escape for
+    require_posix("'distlaunch local'")
     from distlaunch.local import run_plan
     from distlaunch.notify import Ending, notify_at_end
 

@@ -12,6 +12,7 @@ import click
 
 from distlaunch.cli import completion
 from distlaunch.errors import UsageError
+from distlaunch.platforms import require_posix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -216,6 +217,7 @@ def load_launch(options: LaunchOptions) -> tuple[LaunchRequest, list[str]]:
     )
     job = loaded.job
     if job.is_on_slurm:
+        require_posix("engine: slurm")
         _reject_cloud_options(options)
     else:
         job = with_gcloud_defaults(replace(job, project=options.project or job.project))

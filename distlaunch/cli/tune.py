@@ -12,6 +12,7 @@ from distlaunch.cli import completion, options
 from distlaunch.cli.local import check_here
 from distlaunch.cli.submit import SubmitOptions, check_launch, launch_job, submit_options
 from distlaunch.errors import EXIT_ERROR, DistlaunchError, UsageError
+from distlaunch.platforms import require_posix
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -188,6 +189,7 @@ def _follow_options(values: TuneOptions, max_wait: float | None = None) -> Follo
 
 def _tune_here(console: Console, values: TuneOptions, ending: Ending) -> int:
     """Run the trials on this machine, show them, and return the exit code."""
+    require_posix("'distlaunch tune --local'")
     from distlaunch.local import run_plan
     from distlaunch.paths import SEARCHES
     from distlaunch.tune.trial_runs import SearchPlan

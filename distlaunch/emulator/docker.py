@@ -8,8 +8,8 @@ import itertools
 import os
 import secrets
 import shutil
-import signal
 import socket
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -169,12 +169,14 @@ class DockerEnvironment:
 
     def _user(self, image: str) -> str | None:
         """Return the user of a container: root stays root, another could not write to buckets."""
+        if sys.platform == "win32":  # whose folders any user of a container can write to
+            return None
         user = self._client.images.get(image).attrs["Config"].get("User") or ""
         return None if user.partition(":")[0] in _ROOT else f"{os.getuid()}:{os.getgid()}"
 
     def _change_owner_of_files(self) -> None:
         """Make the user the owner of what containers wrote as root."""
-        if os.getuid() == 0:
+        if sys.platform == "win32" or os.getuid() == 0:
             return
         with contextlib.suppress(Exception):  # an image without chown: the files can still be read
             self._client.containers.run(
@@ -241,7 +243,7 @@ class ReplicaContainer:
             code = self._container.wait(timeout=None)["StatusCode"]
             self._container.reload()
             return ExitStatus(code, out_of_memory=self._container.attrs["State"]["OOMKilled"])
-        return ExitStatus(128 + signal.SIGKILL)  # it was removed
+        return ExitStatus(128 + 9)  # by SIGKILL: it was removed
 
 
 def _connect() -> docker.DockerClient:
@@ -306,7 +308,7 @@ def _pull(client: docker.DockerClient, image: str, token: CancellationToken) -> 
 
 
 def _container_path(storage: Path, uri: str) -> str:
-    return f"{_BUCKETS}/{storage_path(storage, uri).relative_to(storage)}"
+    return f"{_BUCKETS}/{storage_path(storage, uri).relative_to(storage).as_posix()}"
 
 
 def _ignore_missing() -> contextlib.suppress:

@@ -7,6 +7,7 @@ import hashlib
 import heapq
 import os
 import stat
+import sys
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -154,18 +155,19 @@ class _FileReader:
 
     def _add_file(self, path: str, status: os.stat_result) -> None:
         is_allowed = path in self._allowed_secrets
-        digest, secret = "", None if is_allowed else secrets.by_name(path)
+        digest, start, secret = "", b"", None if is_allowed else secrets.by_name(path)
         if secret is None:
-            digest, secret, is_pointer = _hash(Path(self._root, path), status.st_size)
+            digest, secret, start = _hash(Path(self._root, path), status.st_size)
+            is_pointer = 120 <= status.st_size <= 200 and start.startswith(_LFS)
             self.lfs_pointers += [path] * is_pointer
         if secret and not is_allowed:
             self.refuse(path, f"contains {secret}", secrets.remedy(secret))
         else:
-            self.files.append(ContextFile(path, _mode(status), status.st_size, digest))
+            self.files.append(ContextFile(path, _mode(status, start), status.st_size, digest))
 
     def _add_symlink(self, path: str) -> None:
         link = Path(self._root, path)
-        target = os.readlink(link)  # noqa: PTH115 - Path would normalise it
+        target = os.readlink(link).replace(os.sep, "/")  # noqa: PTH115 - Path would normalise it
         if not _is_utf8(target):
             self.refuse(path, "its target is not UTF-8", "rename it")
         elif Path(target).is_absolute() or not self._is_inside(link):
@@ -182,19 +184,24 @@ class _FileReader:
         return Path(os.path.realpath(link)).is_relative_to(self._root)
 
 
-def _mode(status: os.stat_result) -> int:
-    """Return 0o755 for folders and executable files, else 0o644; what all may write stays so."""
+def _mode(status: os.stat_result, start: bytes = b"") -> int:
+    """Return 0o755 for folders and executable files, else 0o644; what all may write stays so.
+
+    Windows knows neither: there a file that starts like a script is executable.
+    """
+    if sys.platform == "win32":
+        return 0o755 if stat.S_ISDIR(status.st_mode) or start.startswith(b"#!") else 0o644
     mode = 0o755 if status.st_mode & stat.S_IXUSR or stat.S_ISDIR(status.st_mode) else 0o644
     return mode | 0o022 if status.st_mode & stat.S_IWOTH else mode
 
 
-def _hash(file: Path, size: int) -> tuple[str, str | None, bool]:
-    """Return a file's digest, the kind of secret in what is scanned, and whether it is in LFS."""
+def _hash(file: Path, size: int) -> tuple[str, str | None, bytes]:
+    """Return a file's digest, the kind of secret in what is scanned, and its first bytes."""
     with file.open("rb", buffering=0) as opened:
         block = opened.read(min(size + 1, _BLOCK))
         content = hashlib.sha256(block)
         secret = secrets.by_content(block)
-        is_pointer = 120 <= size <= 200 and block.startswith(_LFS)
+        start = block[: len(_LFS)]
         scanned = len(block)
         while following := opened.read(_BLOCK):
             content.update(following)
@@ -202,7 +209,7 @@ def _hash(file: Path, size: int) -> tuple[str, str | None, bool]:
                 secret = secrets.by_content(block[-secrets.OVERLAP :] + following)
                 scanned += len(following)
             block = following
-    return content.hexdigest(), secret, is_pointer
+    return content.hexdigest(), secret, start
 
 
 def _digest_of(files: Iterable[ContextFile]) -> str:

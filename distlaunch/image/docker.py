@@ -105,6 +105,12 @@ class Docker:
         The secrets, texts by their ids, need BuildKit.
         """
         self.pull(dockerfile.bases)
+        if (machine := self._api.version().get("Arch", "amd64")) != "amd64":  # such as on a Mac
+            self._show(
+                Notice(
+                    f"Docker emulates {PLATFORM} on {machine}, which takes longer; Cloud Build does not (image.builder)"
+                )
+            )
         with tempfile.TemporaryDirectory(prefix="distlaunch-") as name:
             scratch = Path(name)
             write_source(dockerfile, folder, files, scratch)
@@ -112,7 +118,7 @@ class Docker:
             for key, secret in secrets.items():
                 file = scratch / f"secret-{key}"
                 file.touch(mode=0o600)
-                file.write_text(secret, encoding="utf-8")
+                file.write_bytes(secret.encode())
                 command.insert(2, f"--secret=id={key},src={file}")
             self._run_build(command)
 
@@ -186,7 +192,7 @@ def run_command(command: Sequence[str], show: Callable[[str], None], **options: 
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
+        encoding="utf-8",
         errors="replace",
         **options,
     ) as process:
@@ -240,8 +246,8 @@ def _one_line(text: str) -> str:
 
 def _docker_command() -> tuple[str, bool]:
     """Return the `docker` command and whether it has BuildKit; one that has it is preferred."""
-    paths = [Path(folder, "docker") for folder in os.get_exec_path()]
-    commands = [str(path) for path in paths if os.access(path, os.X_OK)]
+    found = (shutil.which("docker", path=folder) for folder in os.get_exec_path())
+    commands = [command for command in found if command and Path(command).is_absolute()]
     for command in commands:
         if _has_buildkit(command):
             return command, True
@@ -256,7 +262,8 @@ def _has_buildkit(command: str) -> bool:
         [command, "build", "--help"],
         env=os.environ | {"DOCKER_BUILDKIT": "1"},
         capture_output=True,
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         check=False,
     )
     return "--secret" in done.stdout
@@ -276,7 +283,7 @@ def write_source(
     dockerfile: Dockerfile, folder: Path, files: Iterable[ContextFile], source: Path
 ) -> None:
     """Write a Dockerfile and its context into an empty folder."""
-    (source / "Dockerfile").write_text(dockerfile.text, encoding="utf-8")
+    (source / "Dockerfile").write_bytes(dockerfile.text.encode())
     # The files are already selected: no other ignore file applies.
     (source / "Dockerfile.dockerignore").touch()
     _copy_files(folder, files, source / "context")

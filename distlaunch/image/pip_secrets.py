@@ -70,9 +70,10 @@ def dockerfile_secrets() -> dict[str, str]:
 def _pip_settings() -> dict[str, str]:
     """Return pip's settings from its files and variables by their long names."""
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "list"],
+        [sys.executable, "-X", "utf8", "-m", "pip", "config", "list"],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         check=False,
         cwd=sys.prefix,  # and not the project, which may have a folder named pip
     )

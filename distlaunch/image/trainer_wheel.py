@@ -49,6 +49,7 @@ def trainer_wheel() -> ContextFile:
     with zipfile.ZipFile(wheel, "w") as archive:
         for path, data in files.items():
             entry = zipfile.ZipInfo(path, _FIRST_TIME)
+            entry.create_system = 3  # Unix, also on Windows
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, data)
     content = wheel.getvalue()

@@ -1,7 +1,7 @@
 """An image's environment without Docker: pip installs wheels into a layer.
 
-The base image's Python is read from its layers, without running it. Requirements must mean the same
-for the Python that runs pip, because pip evaluates their markers for that one.
+The base image's Python is read from its layers, without running it. pip runs here, on any system,
+and evaluates environment markers as that Python would.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import re
 import sys
 import tarfile
 import tempfile
+import zipfile
 import zlib
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from distlaunch.errors import ImageError
@@ -50,6 +50,15 @@ _FIRST_LINE = re.compile(rb"#!(?:[^\n]*python[^\n]*\n|/bin/sh\n'''exec' [^\n]*\n
 _CUDA_LIBRARY = re.compile(r"nvidia/[^/]+/lib/[^/]+\.so[^/]*")  # that `LINK_CUDA` links to
 _OLDEST_MANYLINUX = 5
 _KEPT_LINES = 200
+# pip has no option for the values of environment markers, and reads those of its own Python here.
+_PIP = """
+import json, runpy, sys
+from pip._vendor.packaging import markers
+if environment := json.loads(sys.argv.pop(1)):
+    here = markers.default_environment()
+    markers.default_environment = lambda: here | environment
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+"""
 _TARGET = "target"  # the folder of the packages in the scratch folder
 _PYTHON = re.compile(r"(?P<prefix>.+)/bin/python3\.(?P<minor>[0-9]+)", re.ASCII)
 _DISTRIBUTION = re.compile(
@@ -200,29 +209,14 @@ def _removed(paths: set[str], whiteout: str) -> set[str]:
     return {each for each in paths if f"{each}/".startswith(f"{removed}/")}
 
 
-def _check_marker(requirement: Requirement, extra: str, source: str, python: BasePython) -> None:
-    """Refuse a marker that pip evaluates in another way than the image's Python would."""
-    if requirement.marker is None:
-        return
-    here = requirement.marker.evaluate({"extra": extra})
-    if requirement.marker.evaluate({**markers(python.version), "extra": extra}) != here:
-        raise ImageError(
-            f"'{requirement}' of {source} differs between this Python and the image's; run "
-            f"distlaunch with Python {python.short} on Linux, or install Docker"
-        )
-
-
 def _install(
     requirements: Requirements, scratch: Path, python: BasePython, progress: Callable[[str], None]
 ) -> None:
     """Run ``pip install`` for the image's Python, and check what it has installed."""
-    for line in requirements.lines():
-        if line.requirement:
-            _check_marker(line.requirement, "", "the requirements", python)
     for path, text in requirements.files.items():
         file = scratch / "requirements" / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        file.write_bytes(text.encode())
     report, constraints = scratch / "report.json", scratch / "constraints.txt"
     # In the image pip keeps installed packages if they satisfy the requirements.
     installed = [f"{name}=={version}\n" for name, version in sorted(python.installed.items())]
@@ -232,12 +226,13 @@ def _install(
     words += ["--implementation=cp", f"--python-version={python.version}"]
     words += [f"--platform={tag}" for tag in _platforms(python.glibc)]
     words += ["--requirement", str(scratch / "requirements" / requirements.name)]
-    if reason := _run_pip(words, scratch, progress):
+    environment = markers(python.version)
+    if reason := _run_pip(words, scratch, progress, environment):
         raise ImageError(
             f"pip cannot install wheels for Python {python.short} on linux/amd64 ({reason}); fix "
             "the requirements, or install Docker"
         )
-    _check_installed(json.loads(report.read_text(encoding="utf-8"))["install"], python)
+    _check_report(json.loads(report.read_text(encoding="utf-8")), environment)
 
 
 def _install_trainer(wheel: ContextFile, scratch: Path, progress: Callable[[str], None]) -> None:
@@ -249,9 +244,15 @@ def _install_trainer(wheel: ContextFile, scratch: Path, progress: Callable[[str]
         raise ImageError(f"pip cannot install {wheel.path} ({reason}); install Docker")
 
 
-def _run_pip(words: Iterable[str], scratch: Path, progress: Callable[[str], None]) -> str:
+def _run_pip(
+    words: Iterable[str],
+    scratch: Path,
+    progress: Callable[[str], None],
+    environment: Mapping[str, str] | None = None,
+) -> str:
     """Run ``pip install`` for a scratch folder; return why it failed, empty if it did not."""
-    command = [sys.executable, "-m", "pip", *words, "--target", str(scratch / _TARGET)]
+    command = [sys.executable, "-X", "utf8", "-c", _PIP, json.dumps(environment)]
+    command += [*words, "--target", str(scratch / _TARGET)]
     command += ["--no-compile", "--no-user", "--disable-pip-version-check", "--progress-bar=off"]
     lines: deque[str] = deque(maxlen=_KEPT_LINES)
 
@@ -265,25 +266,16 @@ def _run_pip(words: Iterable[str], scratch: Path, progress: Callable[[str], None
     return failure_reason([*lines])
 
 
-def _check_installed(items: list[dict[str, Any]], python: BasePython) -> None:
-    """Refuse packages that are no wheels or whose requirements differ for this Python."""
-    requirements: list[tuple[str, Requirement]] = []
-    extras: dict[str, set[str]] = {}
-    for item in items:
-        name = canonicalize_name(item["metadata"]["name"])
-        extras.setdefault(name, {""}).update(item.get("requested_extras", ()))
+def _check_report(report: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+    """Refuse packages that are no wheels, and what pip has selected for another Python."""
+    if not environment.items() <= report["environment"].items():
+        raise ImageError("this pip selects packages for its own Python alone; install Docker")
+    for item in report["install"]:
         if not item["download_info"]["url"].partition("#")[0].endswith(".whl"):
+            name = canonicalize_name(item["metadata"]["name"])
             raise ImageError(
                 f"Docker is needed for {name}, which is not a wheel; install Docker and start it"
             )
-        for text in item["metadata"].get("requires_dist", ()):
-            requirement = Requirement(text)
-            requirements.append((name, requirement))
-            child = canonicalize_name(requirement.name)
-            extras.setdefault(child, {""}).update(requirement.extras)
-    for parent, requirement in requirements:
-        for extra in extras[parent]:
-            _check_marker(requirement, extra, parent, python)
 
 
 def _platforms(glibc: int) -> Iterator[str]:
@@ -301,18 +293,29 @@ def _add_packages(layer: LayerWriter, target: Path, python: BasePython) -> None:
     beside = _beside(target)
     for path in _files(target):
         folder = python.prefix if path in beside else python.library
-        is_script = path in beside and path.startswith("bin/")
-        layer.add_folders(f"{folder}/{path}", below=f"{folder}/bin" if is_script else folder)
         file = target / path
         status = file.stat()
         mode = 0o755 if status.st_mode & 0o100 else 0o644
-        with file.open("rb") as opened:
-            if is_script:
-                first_line = f"#!{python.program}\n".encode()
-                script = _FIRST_LINE.sub(first_line, opened.read(), count=1)
-                layer.add_file(f"{folder}/{path}", mode, len(script), io.BytesIO(script))
-            else:
+        if path in beside and path.startswith("bin/"):
+            script = _script(file, python)
+            name = f"{folder}/{path.removesuffix('.exe')}"
+            layer.add_folders(name, below=f"{folder}/bin")
+            mode = 0o755 if sys.platform == "win32" else mode
+            layer.add_file(name, mode, len(script), io.BytesIO(script))
+        else:
+            layer.add_folders(f"{folder}/{path}", below=folder)
+            with file.open("rb") as opened:
                 layer.add_file(f"{folder}/{path}", mode, status.st_size, opened)
+
+
+def _script(file: Path, python: BasePython) -> bytes:
+    """Return a console script for the image's Python."""
+    if file.suffix == ".exe":  # pip's on Windows: a program, and behind it a zip file of the script
+        with zipfile.ZipFile(file) as archive:
+            content = b"#!python\n" + archive.read("__main__.py")
+    else:
+        content = file.read_bytes()
+    return _FIRST_LINE.sub(f"#!{python.program}\n".encode(), content, count=1)
 
 
 def _add_cuda_links(layer: LayerWriter, target: Path, python: BasePython) -> None:
@@ -338,7 +341,7 @@ def _beside(target: Path) -> set[str]:
 def _files(folder: Path) -> list[str]:
     """Return the paths of all files, in an order that is the same everywhere."""
     paths = [
-        os.path.relpath(os.path.join(top, name), folder)  # noqa: PTH118 - many thousands
+        os.path.relpath(os.path.join(top, name), folder).replace(os.sep, "/")  # noqa: PTH118 - many
         for top, _, names in os.walk(folder)
         for name in names
     ]

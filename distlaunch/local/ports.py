@@ -81,7 +81,7 @@ class HeldPorts:
 
 def is_any_listening(ports: Collection[int]) -> bool:
     """Whether a process listens on one of the ports, True where the system does not list them."""
-    tables = [table.read_text().splitlines()[1:] for table in _TCP_TABLES if table.exists()]
+    tables = [table.read_text("ascii").splitlines()[1:] for table in _TCP_TABLES if table.exists()]
     wanted = {f":{port:04X}" for port in ports}
     fields = (line.split()[1:4] for lines in tables for line in lines)
     is_found = any(state == _LISTEN and local[-5:] in wanted for local, _, state in fields)
@@ -102,7 +102,7 @@ def is_taken(port: int) -> bool:
 
 def _candidates() -> range:
     try:
-        first_ephemeral = int(_EPHEMERAL_RANGE.read_text().split()[0])
+        first_ephemeral = int(_EPHEMERAL_RANGE.read_text("ascii").split()[0])
     except (OSError, ValueError, IndexError):
         first_ephemeral = _DEFAULT_FIRST_EPHEMERAL
     if first_ephemeral - _LOWEST < _TRIES:

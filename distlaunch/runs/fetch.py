@@ -126,7 +126,7 @@ def copy_folder(source: Path, output: Path) -> Fetched:
 def _path_in(output: Path, name: str) -> Path:
     """Return the path for a file's name, which must not leave the folder."""
     parts = Path(name).parts
-    if not parts or Path(name).is_absolute() or ".." in parts:
+    if not parts or Path(name).anchor or ".." in parts:
         raise DistlaunchError(f"{name!r}: the name of a file leaves the folder {output}")
     return output / name
 

@@ -11,6 +11,7 @@ from distlaunch.engines.vertex.client import connect, is_loopback
 from distlaunch.engines.vertex.engine import VertexEngine
 from distlaunch.engines.vertex.jobs import parse_name
 from distlaunch.errors import DistlaunchError, EngineError
+from distlaunch.platforms import require_posix
 from distlaunch.submit.records import Records
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class JobLocator:
         if name:
             engine_name = "slurm" if name.startswith("/") else "vertex"
         if engine_name == "slurm":
+            require_posix("engine: slurm")
             return self._slurm_engine(record, name)
         return self._vertex_engine(record, name)
 

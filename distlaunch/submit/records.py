@@ -160,7 +160,7 @@ class Records:
         files.make_folder(self._folder, below=self._project)
         ignore_file = self._folder.parent / ".gitignore"
         if not os.path.lexists(ignore_file):
-            ignore_file.write_text("*\n")
+            ignore_file.write_bytes(b"*\n")
 
 
 def _read(path: Path) -> Record:

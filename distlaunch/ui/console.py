@@ -10,6 +10,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from distlaunch import platforms
 from distlaunch.errors import OutputError, output_error
 
 if TYPE_CHECKING:
@@ -49,11 +50,19 @@ class OutputStream:
         self.is_terminal = os.isatty(descriptor)
         self.is_hurried = False  # a reader that takes nothing for a second is given up
         self._is_given_up = False
+        self._piece = sys.maxsize
+        self._encoding = (sys.stderr if descriptor == 2 else sys.stdout).encoding or "utf-8"
+        if sys.platform == "win32":  # which polls sockets alone
+            return
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
         # What polls as writable takes this much without blocking; a file takes anything.
-        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        self._piece = sys.maxsize if is_file else select.PIPE_BUF
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            self._piece = select.PIPE_BUF
+
+    def encoded(self, text: str) -> bytes:
+        """Return text in the stream's encoding; a character that it does not have becomes '?'."""
+        return text.encode(self._encoding, "replace")
 
     def write(self, data: bytes) -> None:
         """Write whole lines, however long the reader takes.
@@ -66,7 +75,7 @@ class OutputStream:
             # A reader that is given up has the end of a line, unless that is longer than a piece.
             end = data.rfind(b"\n", done, done + self._piece) + 1 or done + self._piece
             try:
-                done += os.write(self.descriptor, data[done:end])
+                done += platforms.write(self.descriptor, data[done:end])
             except BlockingIOError:
                 continue  # another process made it non-blocking and filled it
             except OSError as problem:
@@ -74,6 +83,8 @@ class OutputStream:
 
     def _wait_for_reader(self) -> bool:
         """Return whether the reader takes more, as soon as it does or is given up."""
+        if sys.platform == "win32":
+            return True
         looks = 0
         while not self._is_given_up and not self._poll.poll(_LOOK):
             looks += self.is_hurried
@@ -94,7 +105,6 @@ class Console:
         self.level = level
         self._out = OutputStream(out)
         self._err = OutputStream(err)
-        self._encoding = sys.stdout.encoding or "utf-8"
         self._progress = b""
 
     @property
@@ -126,12 +136,12 @@ class Console:
         """Write whole lines to stdout, each behind a prefix; a carriage return ends a line, too."""
         if "\r" in text:
             text = _RETURNS.sub(lambda match: "" if match["at_start"] else "\n", text)
-        data, before = self._encoded(text), prefix.encode()
+        data, before = self._encoded(text, self._out), prefix.encode()
         self._to_stdout(before + data[:-1].replace(b"\n", b"\n" + before) + b"\n")
 
     def result(self, text: str) -> None:
         """Write a result to stdout as it is."""
-        self._to_stdout(self._encoded(text) + b"\n")
+        self._to_stdout(self._encoded(text, self._out) + b"\n")
 
     def draw(self, *parts: str | Table) -> None:
         """Write a result for a person to stdout, within the width of a terminal."""
@@ -147,7 +157,7 @@ class Console:
             name += " " + paint(f"{level}:", RED if level == "error" else YELLOW, self._err)
         quoted = text.removesuffix("\n").replace("\n", "\n    ")
         line = fitted(f"{name} {quoted}", self._err.descriptor)
-        self._to_stderr(self._encoded(line) + b"\n")
+        self._to_stderr(self._encoded(line, self._err) + b"\n")
 
     @property
     def has_progress(self) -> bool:
@@ -162,7 +172,7 @@ class Console:
             if len(lines) >= height:
                 lines = [*lines[: height - 2], lines[-1]]
             shown = "\n".join(_cut(line, width - 1) for line in lines)
-            clear, self._progress = self._clear, shown.encode(self._encoding, "replace")
+            clear, self._progress = self._clear, self._err.encoded(shown)
             self._write_err(clear + self._progress)
 
     @property
@@ -170,8 +180,8 @@ class Console:
         """What clears the lines of the progress."""
         return _CLEAR_LINE + _CLEAR_LINE_ABOVE * self._progress.count(b"\n")
 
-    def _encoded(self, text: str) -> bytes:
-        return visible(text, keep_colours=True).encode(self._encoding, "replace")
+    def _encoded(self, text: str, stream: OutputStream) -> bytes:
+        return stream.encoded(visible(text, keep_colours=True))
 
     def _to_stdout(self, data: bytes) -> None:
         if self._progress and self._out.is_terminal:

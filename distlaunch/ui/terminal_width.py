@@ -80,7 +80,13 @@ def _fit_table(table: Table, width: int) -> str:
 
 
 def _drawn(width: int, parts: Iterable[Text | Grid]) -> str:
-    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system="standard")
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        force_terminal=True,
+        color_system="standard",
+        legacy_windows=False,  # otherwise found out from stdout, which is not written to
+    )
     with console.capture() as capture:
         for part in parts:
             console.print(part, soft_wrap=isinstance(part, Text))

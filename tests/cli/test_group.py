@@ -88,19 +88,6 @@ def test_help_shows_every_command_and_each_example_on_a_line(run):
         assert distlaunch.get_command(context, name).name == name
 
 
-def test_every_command_on_windows_names_wsl(tmp_path):
-    code = "import sys; sys.platform = 'win32'; from distlaunch.__main__ import main; "
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}sys.argv[1:] = ['status']; sys.exit(main())"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "distlaunch: error: needs Linux or macOS; on Windows use WSL\n"
-
-
 @pytest.mark.parametrize(
     ("problem", "code", "lines"),
     [

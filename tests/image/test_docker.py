@@ -17,6 +17,7 @@ from docker.errors import DockerException, NotFound
 
 from distlaunch.docker_client import NoDockerError, connect_docker
 from distlaunch.errors import ImageError
+from distlaunch.events import Notice
 from distlaunch.image.context import read_context
 from distlaunch.image.docker import Docker, failure_reason
 from distlaunch.image.dockerfile_parser import read_dockerfile
@@ -154,10 +155,11 @@ def docker(tmp_path, monkeypatch):
 
     def start(*events):
         api = Mock(**{"push.return_value": iter(events), "inspect_image.side_effect": NotFound("")})
+        api.version.return_value = {"Arch": "arm64"}
         monkeypatch.setattr("distlaunch.image.docker.connect_docker", lambda: Mock(api=api))
-        lines = []
-        docker = Docker(lambda _: None, lines.append)
-        docker.lines, docker.api = lines, api
+        lines, notices = [], []
+        docker = Docker(notices.append, lines.append)
+        docker.lines, docker.notices, docker.api = lines, notices, api
         return docker
 
     return start
@@ -231,8 +233,11 @@ def test_the_build_gets_files_and_folders_with_their_modes(docker, tmp_path):
     files = read_context(project, "ignored\n!ignored/inner\n").entries
     previous = os.umask(0o077)
     dockerfile = read_dockerfile("FROM scratch\n", {"A": "1 2", "B": ""})
-    docker().build(dockerfile, project, files, HUB)
+    builder = docker()
+    builder.build(dockerfile, project, files, HUB)
     os.umask(previous)
+    notice = "Docker emulates linux/amd64 on arm64, which takes longer"
+    assert builder.notices == [Notice(notice)]
     listing = dict(line.split(" ", 1) for line in (tmp_path / "listing").read_text().splitlines())
     del listing["./trainer/link"]
     modes = {".": 755, "./ignored": 755, "./ignored/inner": 755, "./logs": 777, "./trainer": 755}

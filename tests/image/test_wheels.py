@@ -13,10 +13,12 @@ from dataclasses import replace
 
 import images
 import pytest
+import windows
 
 from distlaunch import __version__, resources
+from distlaunch.cli import main
 from distlaunch.errors import ImageError
-from distlaunch.image import execute_plan, plan_image
+from distlaunch.image import execute_plan, plan_image, wheels
 from distlaunch.image.dockerfile_parser import read_dockerfile
 from distlaunch.image.registry.client import Registry
 from distlaunch.image.wheels import find_python
@@ -24,6 +26,17 @@ from distlaunch.job.model import Cluster, Machine, Pool
 from distlaunch.render import render
 
 T4 = Cluster(Pool(Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1)))
+MAC = """
+import platform as p
+p.system, p.machine = lambda: "Darwin", lambda: "arm64"
+p.mac_ver = lambda: ("14.5", ("", "", ""), "arm64")
+"""
+JOB_FILE = """\
+name: digits
+module: trainer
+image: {}
+cluster: {{chief: {{machine: n1-standard-4}}}}
+"""
 INNER = "nvidia/cublas/lib/libcublas.so.12"
 
 
@@ -108,20 +121,70 @@ def test_a_template_that_adds_a_step_is_refused(build, index, step):
     assert images.files(build("", template=template))
 
 
-@pytest.mark.parametrize("requirement", ["two; python_version >= '3.99'", "one", "more[extra]"])
-def test_markers_that_differ_for_this_python_are_refused(build, index, push_base, requirement):
+@pytest.fixture
+def on_a_mac(tmp_path, monkeypatch):
+    """Have Pythons that are started find themselves on a Mac."""
+    (tmp_path / "sitecustomize.py").write_text(MAC)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+@pytest.mark.usefixtures("on_a_mac")
+def test_markers_are_those_of_the_bases_python_on_any_machine(build, index, push_base):
     """pip evaluates markers for the Python that it runs on."""
     files = {path.replace("3.11", "3.99"): data for path, data in images.PYTHON_FILES.items()}
     base = push_base(files, {"Env": ["PATH=/usr/local/bin"]})
-    marked = "two; python_version >= '3.99'"
-    images.write_wheel(index, "one", requires=[marked])
-    images.write_wheel(index, "two")
-    extra = "Provides-Extra: extra"
-    images.write_wheel(
-        index, "more", requires=["two; extra == 'extra' and python_version >= '3.99'\n" + extra]
+    there = "platform_system == 'Linux' and platform_machine == 'x86_64' and python_version > '3.9'"
+    for name in ("two", "three", "four"):
+        images.write_wheel(index, name, tag="cp399-cp399-manylinux_2_28_x86_64")
+    images.write_wheel(index, "one", requires=[f"two; {there}", "mac; platform_system == 'Darwin'"])
+    extra = f"three; extra == 'extra' and {there}\nProvides-Extra: extra"
+    images.write_wheel(index, "more", requires=[extra])
+    uri = build(f"one\nmore[extra]\nfour; {there}\n", base=base)
+    packages = images.SITE_PACKAGES.replace("3.11", "3.99")
+    wanted = {f"{packages}/{name}/__init__.py" for name in ("one", "more", "two", "three", "four")}
+    assert wanted < images.files(uri, -2).keys()
+
+
+def test_a_pip_that_ignores_the_bases_python_is_refused(build, index, monkeypatch):
+    images.write_wheel(index, "one")
+    deaf = wheels._PIP.replace("markers.default_environment =", "ignored =")
+    monkeypatch.setattr(wheels, "_PIP", deaf)
+    assert refusal(build, "one; python_version > '3'\n").startswith("this pip selects packages ")
+
+
+def test_scripts_that_pip_writes_on_windows(build, index, monkeypatch):
+    """They are programs for Windows, with the script in a zip file behind them."""
+    images.write_wheel(index, "one", scripts=["run-one"])
+    launchers = (
+        "from pip._vendor.distlib.scripts import ScriptMaker as M; w = M._write_script; "
+        "M._get_launcher = lambda *_: b'MZ'; "
+        "M._write_script = lambda self, *args: (setattr(self, '_is_nt', True), w(self, *args))"
     )
-    error = refusal(build, f"{requirement}\n", base=base)
-    assert "differs between this Python and the image's; run distlaunch with Python 3.99" in error
+    monkeypatch.setattr(wheels, "_PIP", wheels._PIP.replace("\nrunpy", f"\n{launchers}\nrunpy"))
+    files = images.files(build("one\n"), -2)
+    assert not any(path.endswith(".exe") for path in files)
+    script = files["usr/local/bin/run-one"]
+    assert script.startswith(b"#!/usr/local/bin/python3.11\n")
+    compile(script, "run-one", "exec")
+
+
+def test_the_image_is_the_same_from_windows(index, registry, push_base, monkeypatch, capfd):
+    images.write_wheel(index, "one", scripts=["run-one"])
+    folder = images.project(index.parent / "project", "one; sys_platform == 'linux'\n")
+    (folder / "trainer/data.csv").write_bytes(b"1\r\n")
+    monkeypatch.chdir(folder)
+    base = push_base()
+
+    def write_job_file():
+        image = f"{{repository: {images.fresh(registry).name}, base: '{base}'}}"
+        (folder / "distlaunch.yaml").write_text(JOB_FILE.format(image), encoding="utf-8")
+
+    write_job_file()
+    [(code, out, err)] = windows.sessions(folder, ("build",))
+    assert code == 0, err
+    write_job_file()
+    assert main(["build"]) == 0
+    assert capfd.readouterr().out.partition("@")[2] == out.partition("@")[2] != ""
 
 
 def test_versions_that_the_base_has_are_kept_and_others_need_a_wheel(build, index):

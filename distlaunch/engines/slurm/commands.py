@@ -170,7 +170,7 @@ def run(
         done = subprocess.run(
             words,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             errors="replace",
             check=False,
             timeout=_TIMEOUT,

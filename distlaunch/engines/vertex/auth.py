@@ -6,6 +6,7 @@ import configparser
 import json
 import logging
 import os
+import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,6 +132,8 @@ def _no_credentials(file: str | None, error: Exception) -> GoogleError:
 
 def _gcloud_folder() -> Path:
     configured = os.environ.get("CLOUDSDK_CONFIG")
+    if not configured and sys.platform == "win32" and "APPDATA" in os.environ:
+        return Path(os.environ["APPDATA"], "gcloud")
     return Path(configured) if configured else Path("~/.config/gcloud").expanduser()
 
 

@@ -185,8 +185,11 @@ def _push_layers(
                 base = {each["digest"]: each["size"] for each in image.manifest["layers"]}
                 blobs = [source.blob(digest, size) for digest, size in base.items()]
                 uploads += [pool.submit(upload, blob) for blob in blobs]
-            for each in wait(uploads, return_when=FIRST_EXCEPTION).done:
-                each.result()
+            waiting = set(uploads)
+            while waiting:  # at most a second at once: until then Windows holds Ctrl-C back
+                done, waiting = wait(waiting, 1, FIRST_EXCEPTION)
+                for each in done:
+                    each.result()
         except BaseException:
             registry.cancel()
             pool.shutdown(wait=False, cancel_futures=True)
