@@ -106,11 +106,8 @@ class Docker:
         """
         self.pull(dockerfile.bases)
         if (machine := self._api.version().get("Arch", "amd64")) != "amd64":  # such as on a Mac
-            self._show(
-                Notice(
-                    f"Docker emulates {PLATFORM} on {machine}, which takes longer; Cloud Build does not (image.builder)"
-                )
-            )
+            text = f"Docker emulates {PLATFORM} on {machine}, which takes longer"
+            self._show(Notice(f"{text}; image.builder: cloud-build does not"))
         with tempfile.TemporaryDirectory(prefix="distlaunch-") as name:
             scratch = Path(name)
             write_source(dockerfile, folder, files, scratch)

@@ -236,7 +236,8 @@ def test_the_build_gets_files_and_folders_with_their_modes(docker, tmp_path):
     builder = docker()
     builder.build(dockerfile, project, files, HUB)
     os.umask(previous)
-    notice = "Docker emulates linux/amd64 on arm64, which takes longer"
+    text = "Docker emulates linux/amd64 on arm64, which takes longer"
+    notice = f"{text}; image.builder: cloud-build does not"
     assert builder.notices == [Notice(notice)]
     listing = dict(line.split(" ", 1) for line in (tmp_path / "listing").read_text().splitlines())
     del listing["./trainer/link"]
