@@ -190,7 +190,8 @@ class SlurmEngine:
         if not node.exists():
             raise SlurmError(f"{job.id}: {task} has not started yet", remedy="try again")
         words = ("srun", f"--jobid={folder.job_number}", "--overlap", "--nodes=1", "--ntasks=1")
-        return (*words, f"--nodelist={node.read_text(encoding="utf-8")}", "--pty", "bash")
+        name = node.read_text(encoding="utf-8")
+        return (*words, f"--nodelist={name}", "--pty", "bash")
 
     def find_failure(self, job: JobStatus) -> FailureReport | None:
         """Return the first failure of a job, None for one that has not failed."""
