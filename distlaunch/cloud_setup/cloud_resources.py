@@ -19,10 +19,10 @@ from distlaunch.checks.cloud.context import APIS, is_denied
 from distlaunch.checks.cloud.resources import (
     account_path,
     bucket_path,
+    multi_region,
     pushed_image,
     repository_path,
 )
-from distlaunch.checks.machines import mainland
 from distlaunch.engines.vertex import auth
 from distlaunch.engines.vertex.iam_policy import change_role, has_role, read_policy
 from distlaunch.errors import DistlaunchError, GoogleError
@@ -50,7 +50,6 @@ _CLEANUP = {
     "keep-newest": {"id": "keep-newest", "action": "KEEP", "mostRecentVersions": _KEPT},
 }
 _PRIVATE = {"uniformBucketLevelAccess": {"enabled": True}, "publicAccessPrevention": "enforced"}
-_MULTI_REGIONS = {"europe": "eu"}  # of Cloud Storage, where they differ from the mainland's name
 _FREE = "free"
 _ACCOUNT, _ACCOUNT_ADMIN = "service account", "roles/iam.serviceAccountAdmin"
 _STORAGE = "storage.googleapis.com"
@@ -247,9 +246,8 @@ def _resources(job: Job) -> Iterator[CloudResource]:
         parent=f"{services}:batchEnable",
         body={"serviceIds": [f"{api}.googleapis.com" for api in apis]},
     )
-    bucket, continent = _bucket_name(job), mainland(region)
-    multi_region = _MULTI_REGIONS.get(continent, continent)
-    location = multi_region if {*job.scheduling.regions} - {region} else region
+    bucket = _bucket_name(job)
+    location = multi_region(region) if {*job.scheduling.regions} - {region} else region
     labels = _mark(bucket_path(bucket))
     yield Bucket(
         kind="bucket",

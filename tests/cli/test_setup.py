@@ -116,6 +116,21 @@ def test_an_operation_that_fails_is_reported(google, setup):
     assert google.buckets == {}
 
 
+@pytest.mark.parametrize(
+    ("regions", "location"),
+    [
+        ("us-central1", "us-central1"),
+        ("us-central1, northamerica-northeast1", "us"),
+        ("australia-southeast1, asia-southeast1", "asia"),
+        ("me-west1, europe-west1", "eu"),
+    ],
+)
+def test_the_bucket_is_near_all_regions(google, setup, regions, location):
+    region = regions.partition(",")[0]
+    assert setup("--yes", "--region", region, "--set", f"scheduling.regions=[{regions}]").code == 0
+    assert google.buckets[BUCKET]["location"] == location
+
+
 def test_the_region_and_the_roles_follow_the_job(google, setup, digits):
     board = f"tensorboard={OWN}/locations/europe-west4/tensorboards/1"
     regions = "scheduling.regions=[europe-west4, europe-west1]"
