@@ -38,8 +38,7 @@ def complete_job(
     if not _PROJECT_ID.fullmatch(project):
         remedy = "pass --project with the id that 'gcloud projects list' prints"
         raise DistlaunchError("not a project's id", where=project, remedy=remedy)
-    is_written = job.project is not None and "project" not in left
-    derived: dict[tuple[str, ...], str] = {} if is_written else {("project",): project}
+    derived: dict[tuple[str, ...], str] = {("project",): project} if "project" in left else {}
     if job.bucket is None or "bucket" in left:
         derived |= {("region",): region} if region != job.region else {}
         derived["bucket",] = f"gs://{project}-{_NAME}"
@@ -49,7 +48,9 @@ def complete_job(
     if vertex.needs_image(job) and not has_repository:
         image = f"{GoogleRepository(project, region, _NAME)}/{job.name.lower()}"
         derived["image", "repository"] = image
-    if is_written and derived and project != job.project:
+    if derived and job.project is None:
+        derived["project",] = project
+    elif derived and "project" not in left and project != job.project:
         remedy = f"write project: {project}, or leave --project out"
         what = f"the file has project: {job.project}, and not {project}"
         raise DistlaunchError(what, where=FILE_NAME, remedy=remedy)

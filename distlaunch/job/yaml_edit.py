@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -41,6 +44,8 @@ def write_values(file: FilePath, values: Mapping[Path, str]) -> None:
     try:
         refuse_symlinks(file, below=file.parent)
         mode = file.stat().st_mode
+        if not mode & stat.S_IWUSR:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         atomic_write(file, text)
         file.chmod(mode)
     except OSError as error:

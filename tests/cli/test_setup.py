@@ -296,6 +296,10 @@ def test_the_cli_names_another_project_than_the_file(google, setup, run, digits)
     file.write_text("\n".join(lines))
     assert setup("--yes").code == 0
     assert load_job(digits).job.project == PROJECT
+    text = file.read_text().replace(f"project: {PROJECT}\n", "")
+    file.write_text(text)
+    assert setup("--yes").code == 0
+    assert file.read_text() == text
     number = run("setup", "--project", "123456789012", cwd=digits)
     assert "123456789012: not a project's id" in number.err
 

@@ -72,4 +72,7 @@ def test_the_mode_stays_and_no_symlink_is_followed(tmp_path):
     with pytest.raises(DistlaunchError, match=r"cannot be written .*; set these keys by hand"):
         write_values(link, {IMAGE: "w"})
     assert link.is_symlink()
+    file.chmod(0o400)
+    with pytest.raises(DistlaunchError, match=r"cannot be written \(permission denied\)"):
+        write_values(file, {IMAGE: "w"})
     assert "repository: v" in file.read_text()
