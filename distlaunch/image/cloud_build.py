@@ -39,6 +39,12 @@ _TIMEOUT = 3600  # seconds for a build; TensorFlow with CUDA takes about ten min
 _INTERVAL = 3.0  # seconds between two looks at a build
 _LEVEL = 4  # of gzip
 _UNFINISHED = ("PENDING", "QUEUED", "WORKING")
+_REMEDIES = {
+    "TIMEOUT": f"a build has {_TIMEOUT // 60} minutes: use a base image that has the largest "
+    "requirements",
+    "EXPIRED": "other builds ran for too long: try again, or request more concurrent builds at "
+    "https://console.cloud.google.com/iam-admin/quotas?service=cloudbuild.googleapis.com",
+}
 # The roles that the build's account needs, by Build.FailureInfo.FailureType.
 _ROLES = {
     "PUSH_NOT_AUTHORIZED": "roles/artifactregistry.writer",
@@ -168,7 +174,7 @@ class CloudBuild:
         from distlaunch.image.docker import LAST_LINES, failure_reason
 
         lines, status = ["no output"], ""
-        log = f"{build['logsBucket']}/log-{build['id']}.txt"
+        log = f"{self.bucket}/{_FOLDER}/log-{build['id']}.txt"
         text = f"Cloud Build {build['id']}, billed by build minute: {build.get('logUrl')}"
         self.show(Notice(text))
         while True:
@@ -192,13 +198,10 @@ class CloudBuild:
     def _failure(self, build: Mapping[str, Any], reason: str) -> Diagnostic:
         """Return the reason and the remedy for a build that has not succeeded."""
         info, status = build.get("failureInfo") or {}, build["status"]
-        kind, remedy = str(info.get("type", "")), ""
+        kind, remedy = str(info.get("type", "")), _REMEDIES.get(status, "")
         if status != "FAILURE":
             reason = f"{status} {build.get('statusDetail', '')}".strip()
-        if status == "TIMEOUT":
-            limit = f"a build has {_TIMEOUT // 60} minutes"
-            remedy = f"{limit}: use a base image that has the largest requirements"
-        elif role := _ROLES.get(kind):
+        if role := _ROLES.get(kind):
             reason = f"{kind}: {info.get('detail') or reason}"
             target = Reference.parse(build["images"][0]).google_repository
             project = target.project if target and kind.startswith("PUSH") else self.project

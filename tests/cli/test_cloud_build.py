@@ -101,6 +101,10 @@ def timed_out(builds):
     builds.outcome = {"status": "TIMEOUT"}
 
 
+def never_started(builds):
+    builds.outcome = {"status": "EXPIRED"}
+
+
 def denied(builds):
     builds.refusals["POST builds"] = Refused(403, "The caller does not have permission")
 
@@ -157,6 +161,7 @@ def test_cloud_build_builds_the_environment_once(run, build, builds, project):
             f"--member=serviceAccount:{ACCOUNT} --role=roles/storage.objectAdmin",
         ),
         (timed_out, "failed (TIMEOUT)", "a build has 60 minutes: use a base image"),
+        (never_started, "failed (EXPIRED)", "request more concurrent builds"),
         (denied, "The caller does not have permission", "--role=roles/cloudbuild.builds.editor"),
         (disabled, "has not been used", "gcloud services enable cloudbuild.googleapis.com"),
         (no_region, "in this region", "distlaunch build --set region=REGION"),
