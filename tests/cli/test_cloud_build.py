@@ -377,3 +377,24 @@ def test_without_docker_the_error_names_cloud_build(build, builds, project, name
     assert "cloud-build" not in build("--no-push").err
     assert builds.calls == []
     assert build().code == 0
+
+
+def test_a_bucket_with_a_folder_has_the_source_and_the_log_below_it(build, builds):
+    assert build("--set", "bucket=gs://demo-bucket/team/vision").code == 0
+    folder = "demo-bucket/team/vision/.distlaunch-builds"
+    assert builds.builds[0]["logsBucket"] == f"gs://{folder}"
+    source = builds.builds[0]["source"]["storageSource"]
+    assert source["bucket"] == "demo-bucket"
+    assert source["object"].startswith("team/vision/.distlaunch-builds/env-")
+    assert [*builds.objects] == [f"{folder}/log-0000-0.txt"]
+
+
+def test_the_target_of_ones_own_dockerfile_is_built(build, builds, project):
+    base = f"{HOST}/demo-project/training/base:1"
+    (project / "Dockerfile").write_text(
+        f"FROM {base} AS train\nCOPY . /app\nFROM {base} AS serve\nCOPY secret /\n"
+    )
+    assert build("--set", "image.target=train").code == 0
+    text = builds.sources[0]["Dockerfile"][1].decode()
+    assert "AS train" in text
+    assert "serve" not in text
