@@ -294,24 +294,21 @@ def _resources(job: Job) -> Iterator[CloudResource]:
 
 def _roles(job: Job, caller: str, *, all_roles: bool) -> Iterator[Role]:
     """Yield the roles of the account, and that of the caller, who submits jobs that run as it."""
-    email, bucket = str(job.service_account), _bucket_name(job)
-    account = f"serviceAccount:{email}"
-    on_bucket = ("roles/storage.admin", "storage", bucket_path(bucket))
-    on_project = ("roles/resourcemanager.projectIamAdmin", "cloudresourcemanager")
+    email, bucket, path = str(job.service_account), _bucket_name(job), _project_path(job)
     of_project = ["roles/logging.logWriter"]
     if job.tensorboard or job.experiment or all_roles:
         of_project.append("roles/aiplatform.user")
-
-    role = "roles/storage.objectAdmin"
-    title = f"{role} on gs://{bucket} for {email}"
-    yield Role("role", title, _FREE, *on_bucket, role=role, member=account)
-    for role in of_project:
-        title = f"{role} on project {job.project} for {email}"
-        path = _project_path(job)
-        yield Role("role", title, _FREE, *on_project, path, role=role, member=account)
+    on_bucket = ("roles/storage.admin", "storage", bucket_path(bucket))
+    on_project = ("roles/resourcemanager.projectIamAdmin", "cloudresourcemanager", path)
+    on_account = (_ACCOUNT_ADMIN, "iam", account_path(email))
+    for role, name, place in (
+        ("roles/storage.objectAdmin", f"gs://{bucket}", on_bucket),
+        *((role, f"project {job.project}", on_project) for role in of_project),
+    ):
+        title = f"{role} on {name} for {email}"
+        yield Role("role", title, _FREE, *place, role=role, member=f"serviceAccount:{email}")
     role = "roles/iam.serviceAccountUser"
     title = f"{role} on {email} for {caller.partition(':')[2] or 'you'}"
-    on_account = (_ACCOUNT_ADMIN, "iam", account_path(email))
     yield CallersRole("role", title, _FREE, *on_account, role=role, member=caller)
 
 

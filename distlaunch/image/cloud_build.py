@@ -37,7 +37,6 @@ API = "cloudbuild.googleapis.com"
 _FOLDER = ".distlaunch-builds"  # in the job's bucket
 _TIMEOUT = 3600  # seconds for a build; TensorFlow with CUDA takes about ten minutes
 _INTERVAL = 3.0  # seconds between two looks at a build
-_LEVEL = 4  # of gzip
 _UNFINISHED = ("PENDING", "QUEUED", "WORKING")
 _REMEDIES = {
     "TIMEOUT": f"a build has {_TIMEOUT // 60} minutes: use a base image that has the largest "
@@ -101,19 +100,17 @@ class CloudBuild:
                 with suppress(GoogleError):  # it may never have been there
                     storage.delete(self.session, uri)
 
-    @property
-    def _parent(self) -> str:
-        return f"projects/{self.project}/locations/{self.region}"
-
     def _call(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        return self.session.call(method, "cloudbuild", f"{self._parent}/{path}", **options)
+        parent = f"projects/{self.project}/locations/{self.region}"
+        return self.session.call(method, "cloudbuild", f"{parent}/{path}", **options)
 
     def _find(self, tag: Reference) -> dict[str, Any] | None:
         """Return a build of an image that has not ended, None if there is none."""
         listed = self._call("GET", "builds", params={"filter": f'tags="{tag.tag}"'})
-        builds: list[dict[str, Any]] = listed.get("builds") or []
-        same = (build for build in builds if build.get("images") == [str(tag)])
-        return next((build for build in same if build.get("status") in _UNFINISHED), None)
+        for build in listed.get("builds") or ():
+            if build.get("images") == [str(tag)] and build.get("status") in _UNFINISHED:
+                return dict(build)
+        return None
 
     def _upload(
         self, dockerfile: Dockerfile, folder: Path, files: Iterable[ContextFile], uri: str
@@ -121,7 +118,7 @@ class CloudBuild:
         """Upload what the `docker` command would build from."""
         with scratch_folder() as scratch:
             archive = scratch / "source.tar.gz"
-            with LayerWriter(archive, level=_LEVEL) as tar:
+            with LayerWriter(archive) as tar:
                 for name, text in (
                     ("Dockerfile", dockerfile.text),
                     ("Dockerfile.dockerignore", ""),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from distlaunch.image.context import Context, ContextFile
 
-_CODE_LEVEL = 4  # of gzip: a fifth more time than the quickest, and a tenth less to send
+_LEVEL = 4  # of gzip: a fifth more time than the quickest, and a tenth less to send
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def code_layer(context: Context, file: Path, *, root: str = "/app") -> Layer:
     """Write a project's files as a layer, below a folder of the image; refuse changed files."""
     top = root.strip("/")
     above = top.rpartition("/")[0]
-    with LayerWriter(file, level=_CODE_LEVEL) as layer:
+    with LayerWriter(file) as layer:
         layer.add_folders(f"{top}/", below=above)
         for each in context.entries:
             path = f"{top}/{each.path}"
@@ -65,9 +65,9 @@ def code_layer(context: Context, file: Path, *, root: str = "/app") -> Layer:
 
 
 class LayerWriter:
-    """A layer that is being written with a level of gzip; a context manager."""
+    """A layer that is being written; a context manager."""
 
-    def __init__(self, file: Path, *, level: int) -> None:
+    def __init__(self, file: Path, *, level: int = _LEVEL) -> None:
         self._path = file
         self._file = _HashingFile(file.open("wb"))
         self._gzip = gzip.GzipFile("", "wb", level, self._file, mtime=0)
