@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from distlaunch import docker_client, files
 from distlaunch.errors import DistlaunchError
+from distlaunch.image import pip_secrets
 from distlaunch.runs import fetch
 
 PACKAGE = Path(__file__).parents[1] / "distlaunch"
@@ -248,3 +249,13 @@ def test_calls_without_an_encoding_are_found():
         assert without_encoding(ast.parse(code, mode="eval").body), code
     for code in ("open(a, 'rb')", "a.open('wb')", "a.read_text('utf-8')", "run(a)"):
         assert not without_encoding(ast.parse(code, mode="eval").body), code
+
+
+@pytest.mark.parametrize("names", [["_netrc"], ["_netrc", ".netrc"]])
+def test_the_netrc_file_of_windows_is_read(tmp_path, monkeypatch, names):
+    for name in names:
+        (tmp_path / name).write_text(name)
+    monkeypatch.delenv("NETRC", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(pip_secrets, "_pip_settings", dict)
+    assert pip_secrets.dockerfile_secrets() == {"netrc": names[-1]}

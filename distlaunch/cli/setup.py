@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     """What is reported when a step is done, and the function that does it."""
 
 _REMOVED = "remove"
+_FOLDERS = 10  # of a bucket that are printed
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,11 @@ def _with_plan(make_plan: Callable[..., SetupPlan]) -> Callable[..., None]:
         job, derived = complete_job(load_job(Path.cwd(), overrides=overrides).job, project, region)
         session = connect(project=job.project, show_message=log)
         plan = make_plan(session, job, derived, **values)
+        is_plan_only = dry_run or (as_json and not is_confirmed)
         if not as_json:
             cells = [[*map(_cell, row.values())] for row in plan.rows]
             draw(*([Table(cells, flush_left=True, folded=(1, 3))] if cells else []), *plan.notes)
-        if plan.steps and not dry_run:
+        if plan.steps and not is_plan_only:
             if plan.refusal:
                 raise plan.refusal
             if not is_confirmed and not confirm("continue?", "confirm"):
@@ -75,8 +78,8 @@ def _with_plan(make_plan: Callable[..., SetupPlan]) -> Callable[..., None]:
             _carry_out(plan.steps, log)
         if as_json:
             place = {"project": job.project, "region": job.region}
-            show_json({**place, "resources": plan.rows, **plan.more, "dry_run": dry_run})
-        elif not dry_run:
+            show_json({**place, "resources": plan.rows, **plan.more, "dry_run": is_plan_only})
+        elif not is_plan_only:
             log(plan.end)
 
     yes = click.option("--yes", "-y", "is_confirmed", is_flag=True, help="Do not prompt.")
@@ -95,7 +98,7 @@ def setup(session: Session, job: Job, derived: Mapping[tuple[str, ...], str]) ->
     project's id and written there. The plan, with what will be billed, is confirmed first. What
     exists is not changed, so the command can be repeated, e.g. after an error.
     """
-    from distlaunch.cloud_setup.cloud_resources import create_or_remove, find_resources
+    from distlaunch.cloud_setup.cloud_resources import create_resource, find_resources
     from distlaunch.job.load import FILE_NAME
     from distlaunch.job.yaml_edit import write_values
 
@@ -108,9 +111,12 @@ def setup(session: Session, job: Job, derived: Mapping[tuple[str, ...], str]) ->
         kind, name, state = each.kind, each.name, "exists" if existing else "create"
         rows.append({"kind": kind, "name": name, "state": state, "cost": each.cost})
         if existing is None:
-            create = partial(create_or_remove, session, each, create=True)
-            steps.append((f"set up {kind} {name}", create))
+            steps.append((f"set up {kind} {name}", partial(create_resource, session, each)))
             notes += [each.note] if each.note else []
+        elif not existing.is_in_project and (kind,) in derived:
+            remedy = f"set another bucket: in {FILE_NAME}"
+            what = f"in another project than {job.project}"
+            raise DistlaunchError(what, where=name, remedy=remedy)
     settings = {".".join(path): value for path, value in derived.items()}
     notes += [f"{FILE_NAME}: set {key}: {value}" for key, value in settings.items()]
     if not any(row["kind"] == "role" for row in rows):
@@ -128,28 +134,32 @@ def teardown(session: Session, job: Job, _: object, *, delete_data: bool) -> Set
     """List what jobs use in Google Cloud, and remove what 'distlaunch setup' created.
 
     Nothing else is removed, and no bucket with files without --delete-data. APIs stay enabled. It
-    is refused while jobs that distlaunch submitted are active in the region.
+    is refused while jobs that use these resources are active in the job's regions.
     """
-    from distlaunch.cloud_setup.cloud_resources import create_or_remove, find_resources
+    from distlaunch.cloud_setup.cloud_resources import Bucket, find_resources, remove_resource
     from distlaunch.text import join_names
 
     rows: list[dict[str, Any]] = []
     steps: list[Step] = []
-    for each, existing in find_resources(session, job):
+    notes: list[str] = []
+    for each, existing in find_resources(session, job, all_roles=True):
         if existing is None or (each.kind == "role" and not existing.is_made):
             continue
         fate = _REMOVED if existing.is_made else "kept: not created by setup"
         if each.kind == "APIs":
             fate = "kept: APIs stay enabled"
-        elif fate == _REMOVED and existing.objects and not delete_data:
+        elif fate == _REMOVED and existing.folders and not delete_data:
             fate = "kept: holds files (--delete-data removes them)"
         size, kind, name = existing.size, each.kind, each.name
         rows.append({"kind": kind, "name": name, "bytes": size, "state": fate})
+        if existing.folders:
+            notes.append(f"{name} has {join_names(existing.folders[:_FOLDERS])}")
         if fate == _REMOVED:
-            remove = partial(create_or_remove, session, each, create=False)
-            steps.insert(0, (f"removed {kind} {name}", remove))
-    jobs, machines = _in_use(session, job)
-    notes = [
+            steps.insert(0, (f"removed {kind} {name}", partial(remove_resource, session, each)))
+        if fate == _REMOVED and isinstance(each, Bucket) and existing.folders:
+            steps.insert(0, (f"deleted the files of {name}", partial(each.delete_files, session)))
+    jobs, machines = _in_use(session, job, [row["name"] for row in rows])
+    notes += [
         f"machines {each}: billed until 'distlaunch machines down {each}'" for each in machines
     ]
     remedy = "wait for their end, or 'distlaunch cancel' them"
@@ -178,19 +188,29 @@ def _carry_out(steps: Sequence[Step], log: Callable[[str], None]) -> None:
         log(done)
 
 
-def _in_use(session: Session, job: Job) -> tuple[list[str], list[str]]:
-    """Return the active jobs that distlaunch submitted, and the warm machines of the region."""
+def _in_use(session: Session, job: Job, names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return active jobs of distlaunch or with these resources, and the regions' warm machines."""
     from distlaunch.engines.vertex.jobs import ACTIVE, COLLECTIONS, Jobs
     from distlaunch.job.launch import LAUNCH_LABEL
     from distlaunch.refusals import DISABLED
 
-    jobs = Jobs(session, str(job.project), str(job.region))
-    try:
-        active = [each for collection in COLLECTIONS for each in jobs.list(collection, ACTIVE)]
-        machines = [each["name"].rpartition("/")[2] for each in jobs.list("persistentResources")]
-    except GoogleError as error:
-        if error.error_reason != DISABLED:
-            raise
-        return [], []
-    labels = [each.get("labels") or {} for each in active]
-    return [each[LAUNCH_LABEL] for each in labels if LAUNCH_LABEL in each], machines
+    active: list[Mapping[str, Any]] = []
+    machines: list[str] = []
+    for region in dict.fromkeys([str(job.region), *job.scheduling.regions]):
+        jobs = Jobs(session, str(job.project), region)
+        try:
+            active += [each for collection in COLLECTIONS for each in jobs.list(collection, ACTIVE)]
+            machines += [
+                each["name"].rpartition("/")[2] for each in jobs.list("persistentResources")
+            ]
+        except GoogleError as error:
+            if error.error_reason != DISABLED:
+                raise
+    parts = [f"{name}/" if "/" in name else name for name in names]  # of URIs, or an account
+    labels = [(each, (each.get("labels") or {}).get(LAUNCH_LABEL)) for each in active]
+    users = [
+        label or each["name"].rpartition("/")[2]
+        for each, label in labels
+        if label or any(part in json.dumps(each) for part in parts)
+    ]
+    return users, machines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,12 @@ from distlaunch.engines.vertex import auth
 from distlaunch.errors import DistlaunchError, UsageError
 from distlaunch.image.reference import GoogleRepository
 from distlaunch.job import vertex
+from distlaunch.job.load import FILE_NAME
 
 if TYPE_CHECKING:
     from distlaunch.job.model import Job
 
+_PROJECT_ID = re.compile(r"[a-z][a-z0-9-]+", re.ASCII)  # no number, and not of a domain
 _NAME = "distlaunch"  # of the derived repository and service account
 
 
@@ -32,6 +35,9 @@ def complete_job(
     region = region or job.region or auth.default_region()
     if not project or not region:
         raise DistlaunchError((no_region() if project else no_project()).line)
+    if not _PROJECT_ID.fullmatch(project):
+        remedy = "pass --project with the id that 'gcloud projects list' prints"
+        raise DistlaunchError("not a project's id", where=project, remedy=remedy)
     derived: dict[tuple[str, ...], str] = {("project",): project} if "project" in left else {}
     if job.bucket is None or "bucket" in left:
         derived |= {("region",): region} if region != job.region else {}
@@ -42,6 +48,12 @@ def complete_job(
     if vertex.needs_image(job) and not has_repository:
         image = f"{GoogleRepository(project, region, _NAME)}/{job.name.lower()}"
         derived["image", "repository"] = image
+    if derived and job.project is None:
+        derived["project",] = project
+    elif derived and "project" not in left and project != job.project:
+        remedy = f"write project: {project}, or leave --project out"
+        what = f"the file has project: {job.project}, and not {project}"
+        raise DistlaunchError(what, where=FILE_NAME, remedy=remedy)
     data: dict[str, Any] = {path[0]: value for path, value in derived.items() if len(path) == 1}
     if repository := derived.get(("image", "repository")):
         data["image"] = replace(job.image, repository=repository)

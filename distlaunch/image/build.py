@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distlaunch.errors import ImageError, os_reason
+from distlaunch.errors import ImageError
 from distlaunch.events import Event, Notice
-from distlaunch.image.layers import Layer, code_layer
+from distlaunch.image.cloud_build import secrets_refusal
+from distlaunch.image.layers import Layer, code_layer, scratch_folder
 from distlaunch.image.pip_secrets import dockerfile_secrets, pip_secrets
 from distlaunch.image.plan import (
     BuildInputs,
@@ -22,14 +20,18 @@ from distlaunch.image.plan import (
 from distlaunch.image.reference import Reference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from distlaunch.image.cloud_build import CloudBuild
     from distlaunch.image.context import ContextFile
-    from distlaunch.image.docker import Docker
     from distlaunch.image.dockerfile_parser import Dockerfile
     from distlaunch.image.registry.manifests import ImageSettings
 
+_NO_BUILDKIT = (
+    "pip's settings on this machine (package index, certificate or login) are passed to a build as "
+    "BuildKit secrets, and no docker command has BuildKit; install docker-buildx, or remove the "
+    "settings"
+)
 _OR_IN_CLOUD = ", or build with --set image.builder=cloud-build"
 
 
@@ -55,8 +57,10 @@ def execute_plan(
             with Docker(show, progress) as docker:
                 docker.pull([str(plan.reference)])
         return str(plan.reference)
-    in_cloud = plan.strategy == BuildStrategy.CLOUD_BUILD
-    build = _Build(plan.inputs, plan.reference, show, progress, cloud_build if in_cloud else None)
+    builder = None
+    if cloud_build and plan.strategy == BuildStrategy.CLOUD_BUILD:
+        builder = replace(cloud_build, show=show, progress=progress)
+    build = _Build(plan.inputs, plan.reference, show, progress, builder)
     environment = plan.inputs.environment
     try:
         digest = plan.digest if push else None
@@ -82,7 +86,7 @@ class _Build:
     def append_code(self, environment: Environment, digest: str) -> str:
         """Append the code to an environment that the registry has; return the image's digest."""
         code = environment.code
-        with _scratch_folder() as folder:
+        with scratch_folder() as folder:
             file = folder / "code.tar.gz"
             layer = code_layer(self.inputs.context, file, root=code.workdir or "/")
             self.show(Notice(f"appending the code ({layer.size:,} bytes) to {self.target.name}"))
@@ -94,54 +98,50 @@ class _Build:
 
         reference = self.target.with_tag(environment.tag)
         try:
-            docker = self._docker()
+            self._build(environment.dockerfile, environment.files, reference)
         except NoDockerError as error:
             return self._push_wheels(environment, reference, error)
-        with docker:
-            if not docker.has_image(str(reference)):
-                self.show(Notice(f"building the environment {reference}"))
-                self._build(docker, environment.dockerfile, environment.files, reference)
-            return _push(docker, reference)
+        return _digest(reference)
 
     def build_image(self, *, push: bool) -> str | None:
         """Build the whole image; return its digest if it is pushed."""
         from distlaunch.docker_client import NoDockerError
 
         try:
-            docker = self._docker()
+            self._build(self.inputs.dockerfile, self.inputs.files, self.target, push=push)
         except NoDockerError as error:
             raise ImageError(f"{error}{_OR_IN_CLOUD if push else ''}") from error
-        with docker:
-            self.show(Notice(f"building the image {self.target}"))
-            self._build(docker, self.inputs.dockerfile, self.inputs.files, self.target)
-            return _push(docker, self.target) if push else None
-
-    def _docker(self) -> Docker | CloudBuild:
-        from distlaunch.image.docker import Docker
-
-        if self.cloud_build:
-            return replace(self.cloud_build, show=self.show, progress=self.progress)
-        return Docker(self.show, self.progress)
+        return _digest(self.target) if push else None
 
     def _build(
         self,
-        docker: Docker | CloudBuild,
         dockerfile: Dockerfile,
         files: Sequence[ContextFile],
         tag: Reference,
+        *,
+        push: bool = True,
     ) -> None:
-        """Build a Dockerfile with pip's settings as secrets: in the pip steps of a rendered one."""
-        folder, environment = self.inputs.folder, self.inputs.environment
-        secrets = build_secrets(self.inputs)
-        if environment:
-            if secrets and not docker.has_buildkit:
-                raise ImageError(
-                    "pip's settings on this machine (package index, certificate or login) are "
-                    "passed to a build as BuildKit secrets, and no docker command has BuildKit; "
-                    "install docker-buildx, or remove the settings"
-                )
-            dockerfile = with_secrets(dockerfile, secrets) if secrets else dockerfile
-        docker.build(dockerfile, folder, files, tag, secrets)
+        """Build a Dockerfile and push it, in Docker with pip's settings as secrets."""
+        from distlaunch.image.docker import Docker
+
+        folder, building = self.inputs.folder, Notice(f"building {tag}")
+        if self.cloud_build:
+            if secrets := build_secrets(self.inputs):
+                raise ImageError(problems=[secrets_refusal(secrets)])
+            self.show(building)
+            self.cloud_build.build(dockerfile, folder, files, tag)
+            return
+        with Docker(self.show, self.progress) as docker:
+            if tag == self.target or not docker.has_image(str(tag)):
+                self.show(building)
+                secrets = build_secrets(self.inputs)
+                if self.inputs.environment and secrets:
+                    if not docker.has_buildkit:
+                        raise ImageError(_NO_BUILDKIT)
+                    dockerfile = with_secrets(dockerfile, secrets)
+                docker.build(dockerfile, folder, files, tag, secrets)
+            if push:
+                docker.push(tag)
 
     def _push_wheels(
         self, environment: Environment, reference: Reference, no_docker: ImageError
@@ -159,7 +159,7 @@ class _Build:
         try:
             warning = f"{no_docker}; assembling the environment of wheels, with pip alone"
             self.show(Notice(warning, "warning"))
-            with _scratch_folder() as folder:
+            with scratch_folder() as folder:
                 layer, settings = install_environment(spec, base, folder, self.progress)
                 return self._append(base, reference, layer, settings)
         except ImageError as error:
@@ -182,22 +182,9 @@ def build_secrets(inputs: BuildInputs) -> dict[str, str]:
     return pip_secrets([text, *(data.decode(errors="replace") for data in copied)])
 
 
-@contextlib.contextmanager
-def _scratch_folder() -> Iterator[Path]:
-    try:
-        with tempfile.TemporaryDirectory(prefix="distlaunch-") as folder:
-            yield Path(folder)
-    except OSError as error:
-        raise ImageError(
-            f"a layer cannot be written to {tempfile.gettempdir()} ({os_reason(error)}); free "
-            "space there, or set TMPDIR"
-        ) from error
-
-
-def _push(docker: Docker | CloudBuild, reference: Reference) -> str:
-    """Push an image; return its digest."""
+def _digest(reference: Reference) -> str:
+    """Return the digest of an image that was pushed."""
     from distlaunch.image.registry.client import Registry
 
-    docker.push(reference)
     with Registry(reference) as registry:
         return registry.image().digest

@@ -6,23 +6,23 @@ resource. The source and the log are in the job's bucket: the source until the b
 
 from __future__ import annotations
 
+import io
 import secrets
-import tarfile
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from distlaunch.engines.vertex import storage
 from distlaunch.engines.vertex.client import Retries
 from distlaunch.errors import Diagnostic, GoogleError, ImageError, RetryableError
 from distlaunch.events import Notice
+from distlaunch.image.layers import LayerWriter, scratch_folder
 from distlaunch.image.reference import Reference
 from distlaunch.refusals import grant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
     from typing_extensions import Self
 
@@ -38,6 +38,12 @@ _FOLDER = ".distlaunch-builds"  # in the job's bucket
 _TIMEOUT = 3600  # seconds for a build; TensorFlow with CUDA takes about ten minutes
 _INTERVAL = 3.0  # seconds between two looks at a build
 _UNFINISHED = ("PENDING", "QUEUED", "WORKING")
+_REMEDIES = {
+    "TIMEOUT": f"a build has {_TIMEOUT // 60} minutes: use a base image that has the largest "
+    "requirements",
+    "EXPIRED": "other builds ran for too long: try again, or request more concurrent builds at "
+    "https://console.cloud.google.com/iam-admin/quotas?service=cloudbuild.googleapis.com",
+}
 # The roles that the build's account needs, by Build.FailureInfo.FailureType.
 _ROLES = {
     "PUSH_NOT_AUTHORIZED": "roles/artifactregistry.writer",
@@ -49,7 +55,7 @@ _ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class CloudBuild:
-    """Builds in a project and region as `Docker` does; `bucket` is ``gs://…``, of the job."""
+    """Builds images of linux/amd64 in a project and region; `bucket` is ``gs://…``, of the job."""
 
     session: Session
     project: str
@@ -57,83 +63,73 @@ class CloudBuild:
     bucket: str
     show: Callable[[Event], None] = lambda _: None
     progress: Callable[[str], None] = lambda _: None
-    has_buildkit: ClassVar[bool] = True
 
     @classmethod
     def of(cls, job: Job, session: Session) -> Self:
         """Return that of a job with all required settings."""
         return cls(session, job.project or "", job.region or "", job.bucket or "")
 
-    def has_image(self, _image: str) -> bool:
-        """Return False: it has no images but those in the registry, which are not built."""
-        return False
-
-    def push(self, reference: Reference) -> None:
-        """Do nothing: a build ends with the push."""
-
     def build(
-        self,
-        dockerfile: Dockerfile,
-        folder: Path,
-        files: Iterable[ContextFile],
-        tag: Reference,
-        mounted: Mapping[str, str],
+        self, dockerfile: Dockerfile, folder: Path, files: Iterable[ContextFile], tag: Reference
     ) -> None:
-        """Build an image as `Docker.build` does, and push it; there must be no mounted secrets.
+        """Build an image of files of a folder, and push it.
 
         A build of this tag that has not ended is followed in place of a new one, e.g. after a lost
         response or a killed command: the tag is a hash of all that is built.
         """
-        if mounted:
-            raise ImageError(problems=[secrets_refusal(mounted)])
-        build = self._find(tag)
         uri = f"{self.bucket}/{_FOLDER}/{tag.tag}-{secrets.token_hex(4)}.tar.gz"
+        build = self._find(tag)
         if build:
-            uri = "gs://{bucket}/{object}".format(**build["source"]["storageSource"])
+            uri = _source(build)
         try:
             if build is None:
                 self._upload(dockerfile, folder, files, uri)
-                build = self._create(dockerfile, uri, tag)
+                # Another command may have created one in the meantime.
+                build = self._find(tag) or self._create(dockerfile, uri, tag)
             self._follow(build)
         except KeyboardInterrupt:
-            if build := build or self._find(tag):
+            build = build or self._find(tag)
+            if build and _source(build) == uri:
                 self._cancel(build)
             raise
         except RetryableError as error:
             again = "run the same command again, which follows the build if it is still running"
             raise error.with_text(f"{error}; {again}") from error
         finally:
-            if build is None or build["status"] not in _UNFINISHED:
+            if build is None or build["status"] not in _UNFINISHED or _source(build) != uri:
                 with suppress(GoogleError):  # it may never have been there
                     storage.delete(self.session, uri)
 
-    @property
-    def _parent(self) -> str:
-        return f"projects/{self.project}/locations/{self.region}"
-
     def _call(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        return self.session.call(method, "cloudbuild", f"{self._parent}/{path}", **options)
+        parent = f"projects/{self.project}/locations/{self.region}"
+        return self.session.call(method, "cloudbuild", f"{parent}/{path}", **options)
 
     def _find(self, tag: Reference) -> dict[str, Any] | None:
         """Return a build of an image that has not ended, None if there is none."""
         listed = self._call("GET", "builds", params={"filter": f'tags="{tag.tag}"'})
-        builds: list[dict[str, Any]] = listed.get("builds") or []
-        same = (build for build in builds if build.get("images") == [str(tag)])
-        return next((build for build in same if build.get("status") in _UNFINISHED), None)
+        for build in listed.get("builds") or ():
+            if build.get("images") == [str(tag)] and build.get("status") in _UNFINISHED:
+                return dict(build)
+        return None
 
     def _upload(
         self, dockerfile: Dockerfile, folder: Path, files: Iterable[ContextFile], uri: str
     ) -> None:
         """Upload what the `docker` command would build from."""
-        from distlaunch.image.docker import write_source
-
-        with tempfile.TemporaryDirectory(prefix="distlaunch-") as scratch:
-            source, archive = Path(scratch, "source"), Path(scratch, "source.tar.gz")
-            source.mkdir()
-            write_source(dockerfile, folder, files, source)
-            with tarfile.open(archive, "w:gz") as tar:
-                tar.add(source, ".")
-            size = archive.stat().st_size
+        with scratch_folder() as scratch:
+            archive = scratch / "source.tar.gz"
+            with LayerWriter(archive) as tar:
+                for name, text in (
+                    ("Dockerfile", dockerfile.text),
+                    ("Dockerfile.dockerignore", ""),
+                ):
+                    data = text.encode()
+                    tar.add_file(name, 0o644, len(data), io.BytesIO(data))
+                tar.add_folder("context", 0o755)
+                for file in files:
+                    tar.add_folders(f"context/{file.path}")
+                    tar.add_entry(f"context/{file.path}", file, folder)
+                size = tar.finish("").size
             self.show(Notice(f"uploading {size:,} bytes to {uri} for Cloud Build"))
             storage.upload(self.session, archive, uri)
 
@@ -175,7 +171,7 @@ class CloudBuild:
         from distlaunch.image.docker import LAST_LINES, failure_reason
 
         lines, status = ["no output"], ""
-        log = f"{build['logsBucket']}/log-{build['id']}.txt"
+        log = f"{self.bucket}/{_FOLDER}/log-{build['id']}.txt"
         text = f"Cloud Build {build['id']}, billed by build minute: {build.get('logUrl')}"
         self.show(Notice(text))
         while True:
@@ -199,13 +195,10 @@ class CloudBuild:
     def _failure(self, build: Mapping[str, Any], reason: str) -> Diagnostic:
         """Return the reason and the remedy for a build that has not succeeded."""
         info, status = build.get("failureInfo") or {}, build["status"]
-        kind, remedy = str(info.get("type", "")), ""
+        kind, remedy = str(info.get("type", "")), _REMEDIES.get(status, "")
         if status != "FAILURE":
             reason = f"{status} {build.get('statusDetail', '')}".strip()
-        if status == "TIMEOUT":
-            limit = f"a build has {_TIMEOUT // 60} minutes"
-            remedy = f"{limit}: use a base image that has the largest requirements"
-        elif role := _ROLES.get(kind):
+        if role := _ROLES.get(kind):
             reason = f"{kind}: {info.get('detail') or reason}"
             target = Reference.parse(build["images"][0]).google_repository
             project = target.project if target and kind.startswith("PUSH") else self.project
@@ -234,10 +227,10 @@ class CloudBuild:
             build["status"] = "CANCELLED"
             self.show(Notice(f"cancelled Cloud Build {build['id']}"))
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None: ...
+def _source(build: Mapping[str, Any]) -> str:
+    """Return the URI of the files that a build is of."""
+    return "gs://{bucket}/{object}".format(**build["source"]["storageSource"])
 
 
 def secrets_refusal(mounted: Iterable[str]) -> Diagnostic:

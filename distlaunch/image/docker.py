@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections import deque
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +18,7 @@ from urllib3.exceptions import HTTPError
 from distlaunch.docker_client import NoDockerError, connect_docker
 from distlaunch.errors import ImageError, causes_of
 from distlaunch.events import Event, Notice
+from distlaunch.image.layers import scratch_folder
 from distlaunch.image.reference import PLATFORM, Reference, is_google
 from distlaunch.image.registry import errors
 from distlaunch.image.registry.credentials import Credentials, find_credentials
@@ -108,9 +108,8 @@ class Docker:
         if (machine := self._api.version().get("Arch", "amd64")) != "amd64":  # such as on a Mac
             text = f"Docker emulates {PLATFORM} on {machine}, which takes longer"
             self._show(Notice(f"{text}; image.builder: cloud-build does not"))
-        with tempfile.TemporaryDirectory(prefix="distlaunch-") as name:
-            scratch = Path(name)
-            write_source(dockerfile, folder, files, scratch)
+        with scratch_folder() as scratch:
+            _write_source(dockerfile, folder, files, scratch)
             command = [self._command, *build_words(dockerfile, tag, f"{scratch}/")]
             for key, secret in secrets.items():
                 file = scratch / f"secret-{key}"
@@ -267,7 +266,7 @@ def _has_buildkit(command: str) -> bool:
 
 
 def build_words(dockerfile: Dockerfile, tag: Reference, source: str = "") -> list[str]:
-    """Return docker's arguments to build what `write_source` wrote into a folder."""
+    """Return docker's arguments to build a folder with `Dockerfile` and `context`."""
     arguments = dockerfile.build_args.items()
     return [
         *("build", f"--platform={PLATFORM}", f"--tag={tag}", f"--file={source}Dockerfile"),
@@ -276,7 +275,7 @@ def build_words(dockerfile: Dockerfile, tag: Reference, source: str = "") -> lis
     ]
 
 
-def write_source(
+def _write_source(
     dockerfile: Dockerfile, folder: Path, files: Iterable[ContextFile], source: Path
 ) -> None:
     """Write a Dockerfile and its context into an empty folder."""

@@ -10,19 +10,21 @@ import gzip
 import hashlib
 import io
 import tarfile
+import tempfile
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, cast
 
 from distlaunch.errors import ImageError, os_reason
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from typing_extensions import Self
 
     from distlaunch.image.context import Context, ContextFile
 
-_CODE_LEVEL = 4  # of gzip: a fifth more time than the quickest, and a tenth less to send
+_LEVEL = 4  # of gzip: a fifth more time than the quickest, and a tenth less to send
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,29 +38,36 @@ class Layer:
     created_by: str  # the command in the image's history
 
 
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Yield a temporary folder; ImageError is raised if it cannot be written."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="distlaunch-") as folder:
+            yield Path(folder)
+    except OSError as error:
+        raise ImageError(
+            f"a layer cannot be written to {tempfile.gettempdir()} ({os_reason(error)}); free "
+            "space there, or set TMPDIR"
+        ) from error
+
+
 def code_layer(context: Context, file: Path, *, root: str = "/app") -> Layer:
     """Write a project's files as a layer, below a folder of the image; refuse changed files."""
     top = root.strip("/")
     above = top.rpartition("/")[0]
-    with LayerWriter(file, level=_CODE_LEVEL) as layer:
+    with LayerWriter(file) as layer:
         layer.add_folders(f"{top}/", below=above)
         for each in context.entries:
             path = f"{top}/{each.path}"
             layer.add_folders(path, below=above)
-            if each.is_folder:
-                layer.add_folder(path, each.mode)
-            elif each.target is not None:
-                layer.add_link(path, each.target)
-            else:
-                data = _read(each, context.folder)
-                layer.add_file(path, each.mode, len(data), io.BytesIO(data))
+            layer.add_entry(path, each, context.folder)
         return layer.finish(f"COPY . {root}")
 
 
 class LayerWriter:
-    """A layer that is being written with a level of gzip; a context manager."""
+    """A layer that is being written; a context manager."""
 
-    def __init__(self, file: Path, *, level: int) -> None:
+    def __init__(self, file: Path, *, level: int = _LEVEL) -> None:
         self._path = file
         self._file = _HashingFile(file.open("wb"))
         self._gzip = gzip.GzipFile("", "wb", level, self._file, mtime=0)
@@ -83,10 +92,20 @@ class LayerWriter:
         entry.linkname = target
         self._tar.addfile(entry)
 
-    def add_file(self, path: str, mode: int, size: int, content: IO[bytes]) -> None:
+    def add_file(self, path: str, mode: int, size: int, content: IO[bytes] | _EntryReader) -> None:
         entry = _entry(path, tarfile.REGTYPE, mode)
         entry.size = size
-        self._tar.addfile(entry, content)
+        self._tar.addfile(entry, cast("IO[bytes]", content))  # which is only read
+
+    def add_entry(self, path: str, entry: ContextFile, folder: Path) -> None:
+        """Add an entry of a context below a folder; ImageError is raised if it has changed."""
+        if entry.is_folder:
+            self.add_folder(path, entry.mode)
+        elif entry.target is not None:
+            self.add_link(path, entry.target)
+        else:
+            with _EntryReader(entry, folder) as content:
+                self.add_file(path, entry.mode, entry.size, content)
 
     def finish(self, created_by: str) -> Layer:
         for each in (self._tar, self._gzip, self._file):
@@ -137,16 +156,38 @@ def _entry(path: str, kind: bytes, mode: int) -> tarfile.TarInfo:
     return entry
 
 
-def _read(entry: ContextFile, folder: Path) -> bytes:
-    try:
-        data = (folder / entry.path).read_bytes()
-        is_same = hashlib.sha256(data).hexdigest() == entry.digest
-        reason = "" if is_same else "its content differs"
-    except OSError as error:
-        data, reason = b"", os_reason(error)
-    if reason:
-        raise ImageError(
-            f"{entry.path}: changed while it was added to the image ({reason}); "
+class _EntryReader:
+    """The content of a file of a context as it was hashed; a context manager."""
+
+    def __init__(self, entry: ContextFile, folder: Path) -> None:
+        self._entry, self._hash = entry, hashlib.sha256()
+        try:
+            content = None if entry.content is None else io.BytesIO(entry.content)
+            self._file = content or (folder / entry.path).open("rb")
+        except OSError as error:
+            raise self._changed(os_reason(error)) from error
+
+    def read(self, size: int) -> bytes:
+        try:
+            data = self._file.read(size)
+        except OSError as error:
+            raise self._changed(os_reason(error)) from error
+        if len(data) < size:
+            raise self._changed("its content differs")
+        self._hash.update(data)
+        return data
+
+    def _changed(self, reason: str) -> ImageError:
+        return ImageError(
+            f"{self._entry.path}: changed while it was added to the image ({reason}); "
             "try again when nothing writes to it"
         )
-    return data
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        with self._file as file:
+            is_same = not file.read(1) and self._hash.hexdigest() == self._entry.digest
+        if kind is None and not is_same:
+            raise self._changed("its content differs")

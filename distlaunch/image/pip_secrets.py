@@ -120,7 +120,9 @@ def _login(host: str) -> tuple[str, str] | None:
 
 
 def _netrc() -> str:
-    return os.environ.get("NETRC") or str(Path.home() / ".netrc")
+    """Return the file that pip reads: that of Windows has another name."""
+    files = (Path.home() / ".netrc", Path.home() / "_netrc")
+    return os.environ.get("NETRC") or str(files[not files[0].exists()])
 
 
 def _variable(name: str) -> str:

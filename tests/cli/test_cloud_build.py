@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gzip
 import json
 import signal
 from pathlib import Path
@@ -15,6 +16,7 @@ from fake_google.cloud_build import ACCOUNT, FakeCloudBuild
 from fake_registry import FakeRegistry
 from requests.adapters import HTTPAdapter
 
+from distlaunch.engines.vertex import storage
 from distlaunch.image import cloud_build, docker, pip_secrets
 
 HOST = "us-central1-docker.pkg.dev"
@@ -99,6 +101,10 @@ def timed_out(builds):
     builds.outcome = {"status": "TIMEOUT"}
 
 
+def never_started(builds):
+    builds.outcome = {"status": "EXPIRED"}
+
+
 def denied(builds):
     builds.refusals["POST builds"] = Refused(403, "The caller does not have permission")
 
@@ -155,6 +161,7 @@ def test_cloud_build_builds_the_environment_once(run, build, builds, project):
             f"--member=serviceAccount:{ACCOUNT} --role=roles/storage.objectAdmin",
         ),
         (timed_out, "failed (TIMEOUT)", "a build has 60 minutes: use a base image"),
+        (never_started, "failed (EXPIRED)", "request more concurrent builds"),
         (denied, "The caller does not have permission", "--role=roles/cloudbuild.builds.editor"),
         (disabled, "has not been used", "gcloud services enable cloudbuild.googleapis.com"),
         (no_region, "in this region", "distlaunch build --set region=REGION"),
@@ -186,10 +193,61 @@ def test_ctrl_c_cancels_the_build(build, builds):
     assert [each["status"] for each in builds.builds] == ["CANCELLED", "SUCCESS"]
 
 
+def test_ctrl_c_leaves_the_build_of_another_command(build, builds, monkeypatch):
+    def interrupt(self, *_):
+        others = self._create(mock.Mock(build_args={}), "gs://demo-bucket/x.tar.gz", self.tag)
+        assert others["status"] == "QUEUED"
+        signal.raise_signal(signal.SIGINT)
+
+    find = cloud_build.CloudBuild._find
+
+    def find_none(self, tag):
+        monkeypatch.setattr(cloud_build.CloudBuild, "tag", tag, raising=False)
+        return find(self, tag)
+
+    builds.objects["demo-bucket/x.tar.gz"] = gzip.compress(b"\0" * 1024)
+    monkeypatch.setattr(cloud_build.CloudBuild, "_find", find_none)
+    monkeypatch.setattr(cloud_build.CloudBuild, "_upload", interrupt)
+    assert build().code == 130
+    assert [each["status"] for each in builds.builds] == ["QUEUED"]
+    assert "demo-bucket/x.tar.gz" in builds.objects
+
+
+def test_of_two_commands_at_once_one_creates_a_build(build, builds, monkeypatch):
+    upload = storage.upload
+
+    def upload_slowly(*words):
+        monkeypatch.setattr(storage, "upload", upload)
+        outputs.append(build().out)
+        builds.registry.repository(NAME).manifests.clear()
+        builds.builds[0]["status"] = "WORKING"
+        upload(*words)
+
+    outputs: list[str] = []
+    monkeypatch.setattr(storage, "upload", upload_slowly)
+    done = build()
+    assert (done.code, [done.out]) == (0, outputs), done.err
+    assert len(builds.builds) == 1
+    assert not [name for name in builds.objects if name.endswith(".tar.gz")]
+
+
+def test_a_file_that_changes_is_not_uploaded(build, builds, project, monkeypatch):
+    find = cloud_build.CloudBuild._find
+
+    def change(*words):
+        (project / "requirements.txt").write_text("six==1.15.0\n")
+        return find(*words)
+
+    monkeypatch.setattr(cloud_build.CloudBuild, "_find", change)
+    done = build()
+    assert (done.code, builds.builds, builds.objects) == (1, [], {})
+    assert "requirements.txt: changed while it was added to the image" in done.err
+
+
 def test_a_build_whose_creation_was_not_answered_is_followed(build, builds):
     builds.loses_response = True
     assert build().code == 0
-    assert builds.calls[:3] == ["GET builds", "POST builds", "GET builds"]
+    assert builds.calls[:4] == ["GET builds", "GET builds", "POST builds", "GET builds"]
     assert len(builds.builds) == 1
 
 
@@ -240,11 +298,11 @@ def test_the_source_is_what_docker_builds_from(build, builds, project, monkeypat
     monkeypatch.setattr(docker, "connect_docker", lambda: mock.Mock(api=api))
     monkeypatch.setattr(docker, "run_command", run_docker)
     assert build("--set", "image.builder=auto", *words).code == 1
+    monkeypatch.setattr(Path, "chmod", lambda *_: None)  # as on Windows
     done = build(*words)
     assert done.code == 0, done.err
     command, files = seen
     source = builds.sources[0]
-    source.pop(".")
     assert source == files
     assert ("context/trainer/task.py" in files) == is_own
     assert any(name.endswith(".whl") for name in files)
@@ -319,3 +377,24 @@ def test_without_docker_the_error_names_cloud_build(build, builds, project, name
     assert "cloud-build" not in build("--no-push").err
     assert builds.calls == []
     assert build().code == 0
+
+
+def test_a_bucket_with_a_folder_has_the_source_and_the_log_below_it(build, builds):
+    assert build("--set", "bucket=gs://demo-bucket/team/vision").code == 0
+    folder = "demo-bucket/team/vision/.distlaunch-builds"
+    assert builds.builds[0]["logsBucket"] == f"gs://{folder}"
+    source = builds.builds[0]["source"]["storageSource"]
+    assert source["bucket"] == "demo-bucket"
+    assert source["object"].startswith("team/vision/.distlaunch-builds/env-")
+    assert [*builds.objects] == [f"{folder}/log-0000-0.txt"]
+
+
+def test_the_target_of_ones_own_dockerfile_is_built(build, builds, project):
+    base = f"{HOST}/demo-project/training/base:1"
+    (project / "Dockerfile").write_text(
+        f"FROM {base} AS train\nCOPY . /app\nFROM {base} AS serve\nCOPY secret /\n"
+    )
+    assert build("--set", "image.target=train").code == 0
+    text = builds.sources[0]["Dockerfile"][1].decode()
+    assert "AS train" in text
+    assert "serve" not in text

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 import googleapiclient.discovery_cache
 
-from . import ROUTES, FakeGoogle, Refused
+from . import NUMBER, ROUTES, FakeGoogle, Refused
 
 if TYPE_CHECKING:
     from . import Request
@@ -113,6 +113,7 @@ class FakeProject(FakeGoogle):
     changes: dict[str, tuple[str, str]] = field(default_factory=dict)
     """By resource, the role and the member that others add between a read and the next write."""
     delay: int = 0  # how many calls fail after an API was enabled or an account created
+    lost: set[str] = field(default_factory=set)  # kinds of calls whose next response is lost
     _operations: dict[str, int] = field(default_factory=dict)  # calls until it is done
     _early: dict[str, int] = field(default_factory=dict)  # calls that still fail
     routes: ClassVar[tuple[tuple[str, str, str], ...]] = (
@@ -159,12 +160,17 @@ class FakeProject(FakeGoogle):
             if other == kind and re.fullmatch(pattern, f"{service}{request.path}"):
                 _check(service, {"$ref": schema}, json.loads(request.body), "")
         if hasattr(self, f"_{kind}"):
-            return getattr(self, f"_{kind}")(request, **parts)
+            response = getattr(self, f"_{kind}")(request, **parts)
+            if kind in self.lost:
+                self.lost.remove(kind)
+                raise Refused(503)
+            return response
         return super()._response(kind, request, parts)
 
     def _service(self, _: Request, name: str = "") -> dict[str, Any]:
         api = name.rpartition("/")[2].removesuffix(".googleapis.com")
-        return {"name": name, "state": "ENABLED" if api in self.enabled else "DISABLED"}
+        state = "ENABLED" if api in self.enabled else "DISABLED"
+        return {"name": name, "parent": f"projects/{NUMBER}", "state": state}
 
     def _enable(self, request: Request) -> dict[str, Any]:
         hosts = json.loads(request.body)["serviceIds"]
@@ -186,7 +192,7 @@ class FakeProject(FakeGoogle):
         body = json.loads(request.body)
         assert request.params["project"] == [PROJECT]
         self._refuse_existing(self.buckets, body["name"])
-        self.buckets[body["name"]] = body
+        self.buckets[body["name"]] = {**body, "projectNumber": NUMBER}
         return body
 
     def _bucket(self, _: Request, bucket: str) -> dict[str, Any]:
@@ -200,14 +206,20 @@ class FakeProject(FakeGoogle):
         del self.buckets[bucket]
         return {}
 
-    def _objects(self, _: Request, bucket: str) -> dict[str, Any]:
+    def _objects(self, request: Request, bucket: str) -> dict[str, Any]:
         self._existing(self.buckets, bucket)
+        if request.params.get("delimiter"):
+            names = self.objects[bucket]
+            prefixes = {f"{name.partition('/')[0]}/" for name in names if "/" in name}
+            items = [{"name": name} for name in names if "/" not in name]
+            return {"prefixes": sorted(prefixes), "items": items}
         sizes = [*self.objects[bucket].items()][:1000]
         items = [{"name": name, "generation": "1", "size": str(size)} for name, size in sizes]
         return {"items": items} if items else {}
 
     def _delete_object(self, request: Request, bucket: str, name: str) -> dict[str, Any]:
         assert request.params["generation"] == ["1"]
+        self._existing(self.objects[bucket], unquote(name))
         del self.objects[bucket][unquote(name)]
         return {}
 
@@ -235,6 +247,13 @@ class FakeProject(FakeGoogle):
 
     def _account(self, _: Request, email: str) -> dict[str, Any]:
         return self._existing(self.accounts, email)
+
+    def _permissions(self, request: Request) -> dict[str, Any]:
+        path = request.path.removeprefix("/v1/").removesuffix(":testIamPermissions")
+        self._policy_owner(request.host.partition(".")[0], path)
+        if self.roles(path):  # of the caller
+            return {"permissions": json.loads(request.body)["permissions"]}
+        return super()._permissions(request)
 
     def _delete_account(self, _: Request, email: str) -> dict[str, Any]:
         self._existing(self.accounts, email)
@@ -293,7 +312,7 @@ class FakeProject(FakeGoogle):
             raise Refused(409, f"{name} already exists.")
 
     @staticmethod
-    def _existing(resources: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
+    def _existing(resources: dict[str, Any], name: str) -> Any:
         if name not in resources:
             raise Refused(404, "Requested entity was not found.")
         return resources[name]

@@ -31,6 +31,8 @@ _ROLES_THAT_PULL = re.compile(
     r"roles/(artifactregistry\..+|owner|editor|viewer|aiplatform\.serviceAgent)"
     r"|(projects|organizations)/.+"
 )
+# https://docs.cloud.google.com/storage/docs/locations#location-mr has only us, eu and asia.
+_MULTI_REGIONS = {"europe": "eu", "me": "eu", "africa": "eu", "asia": "asia", "australia": "asia"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,9 @@ def bucket(context: CloudContext, name: str) -> Resource:
                 f"it is in {location}; a job in {join_names(others, 'or')} (scheduling.regions) "
                 "reads and writes across regions, which is slower and billed, or is refused"
             )
-            several = f"gcloud storage buckets create {url}-several --location={mainland(region)}"
+            several = (
+                f"gcloud storage buckets create {url}-several --location={multi_region(region)}"
+            )
             remedy = f"run '{several}' and set bucket: {url}-several"
             yield warning("bucket-not-in-regions", url, message, remedy)
 
@@ -242,6 +246,11 @@ def service_agent_problems(context: CloudContext, target: GoogleRepository) -> I
         yield warning("agent-cannot-pull", str(target), message, grant)
     elif refusal is not None and not is_own:
         yield not_checked(f"access of Vertex AI to {target}", refusal)
+
+
+def multi_region(region: str) -> str:
+    """Return the multi-region of Cloud Storage that a region is in, or the next one."""
+    return _MULTI_REGIONS.get(mainland(region), "us")
 
 
 def bucket_path(name: str) -> str:
