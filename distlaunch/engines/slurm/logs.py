@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.engines.slurm.job_status import PLATFORM
 from distlaunch.events import Notice, TaskLines, Trained
 from distlaunch.figures import FIGURES
 from distlaunch.job.model import Task
+from distlaunch.summary import as_number
 from distlaunch.task_files import EventFile, Lines
 from distlaunch.tensorflow_noise import without_noise
 
@@ -64,10 +66,26 @@ class TaskLogReader:
                     text = self._select(self._selection, log.read())
                     if text:
                         yield TaskLines(task, text)
-        for task, events in self._events.items():
-            for event in events.poll():
-                if event["event"] != "error":  # the task has printed it
-                    yield Trained(task, event)
+        # Those of an attempt that runs for hours are not held in memory.
+        new = (self._read_events(task, events) for task, events in self._events.items())
+        yield from heapq.merge(*new, key=lambda event: as_number(event.event.get("time")) or 0.0)
+
+    def _read_events(self, task: str, events: EventFile) -> Iterator[Trained]:
+        for event in events.poll():
+            is_shown = event["event"] != FIGURES or self._shows_figures_of(task)
+            if is_shown and event["event"] != "error":  # the task has printed it
+                yield Trained(task, event)
+
+    def _shows_figures_of(self, task: str) -> bool:
+        """Whether figures of a task are selected; a pattern and a number select lines."""
+        selection = self._selection
+        if (
+            selection is None
+            or selection.pattern
+            or (self._is_first and selection.last is not None)
+        ):
+            return False
+        return not selection.tasks or task in selection.tasks
 
     def _select(self, selection: LogSelection, block: bytes) -> str:
         if selection.hide_noise:
@@ -87,7 +105,7 @@ def read_figures(folder: LaunchFolder, tasks: Sequence[str]) -> dict[str, Any]:
     for task in tasks:
         if task != PLATFORM:
             for event in EventFile(attempt.events(Task.parse(task)), last=_LAST_EVENTS).poll():
-                if event["event"] == FIGURES:
+                if event.pop("event") == FIGURES:
                     figures[task] = event
     return figures
 

@@ -44,9 +44,9 @@ class Utilization:
             rows = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
             kib = {name: int(rest.split()[0]) for name, _, rest in (r.partition(":") for r in rows)}
             values["memory_machine_gib"] = (kib["MemTotal"] - kib["MemAvailable"]) * 1024 / _GIB
-        return values | self.measure_gpus()
+        return values | self._measure_gpus()
 
-    def measure_gpus(self) -> dict[str, float]:
+    def _measure_gpus(self) -> dict[str, float]:
         """Return the mean share and all memory of this task's GPUs now, those that CUDA may use."""
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         if self._smi is None or visible in ("", "-1"):
