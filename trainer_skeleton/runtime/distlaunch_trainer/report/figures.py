@@ -17,7 +17,7 @@ from typing import NamedTuple
 from distlaunch_trainer.task import messages
 from distlaunch_trainer.task.events import append_event
 
-from .utilization import Utilization
+from .utilization import Utilization, measure_gpus
 
 STOP_IF = "DISTLAUNCH_STOP_IF"
 """The variable with ``gpu_below``, a share, and ``for``, in seconds, as JSON."""
@@ -75,6 +75,7 @@ class Figures:
         self.limit = stop_if and IdleLimit(float(stop_if["gpu_below"]), float(stop_if["for"]))
         self._idle = IdleWatch(self.limit) if self.limit else None
         self._utilization = Utilization()
+        self.gpus: dict[str, float] = {}  # the newest measurement of this task's
         self._shares: Shares | None = None
         self._progress: _Progress | None = None  # None before the first step
         self._is_training = False
@@ -111,15 +112,15 @@ class Figures:
         while self._progress is None:
             if ended.wait(pause):
                 return
-        use = self._utilization.measure()  # from here on
-        if self._idle and "gpu" not in use and int(os.environ.get("DISTLAUNCH_EXPECTED_GPUS") or 0):
+        self._measure()  # from here on
+        if self._idle and not self.gpus and int(os.environ.get("DISTLAUNCH_EXPECTED_GPUS") or 0):
             messages.warning("stop_if: nvidia-smi does not report the use of this task's GPUs")
         while True:
             began, start, before, samples = time.time(), time.monotonic(), self._progress, []
             for _ in range(_SAMPLES):
                 if ended.wait(pause):
                     return
-                samples.append(self._utilization.measure())
+                samples.append(self._measure())
             seconds = time.monotonic() - start
             use = _means(samples)
             if self._idle:
@@ -134,6 +135,10 @@ class Figures:
             with suppress(OSError):  # a full disk; what trains reports it
                 append_event("figures", figures)
                 messages.figures(figures)
+
+    def _measure(self) -> dict[str, float]:
+        self.gpus = measure_gpus()
+        return self._utilization.measure() | self.gpus
 
 
 def _means(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:
