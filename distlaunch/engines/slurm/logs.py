@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.engines.api import LogSelection
 from distlaunch.engines.slurm.job_status import PLATFORM
 from distlaunch.events import Notice, TaskLines, Trained
 from distlaunch.figures import FIGURES
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from distlaunch.engines.api import LogSelection
     from distlaunch.engines.slurm.launch_folder import LaunchFolder
     from distlaunch.events import Event
 
@@ -71,21 +71,14 @@ class TaskLogReader:
         yield from heapq.merge(*new, key=lambda event: as_number(event.event.get("time")) or 0.0)
 
     def _read_events(self, task: str, events: EventFile) -> Iterator[Trained]:
-        for event in events.poll():
-            is_shown = event["event"] != FIGURES or self._shows_figures_of(task)
-            if is_shown and event["event"] != "error":  # the task has printed it
-                yield Trained(task, event)
-
-    def _shows_figures_of(self, task: str) -> bool:
-        """Whether figures of a task are selected; a pattern and a number select lines."""
-        selection = self._selection
-        if (
-            selection is None
-            or selection.pattern
-            or (self._is_first and selection.last is not None)
-        ):
-            return False
-        return not selection.tasks or task in selection.tasks
+        selection = self._selection or LogSelection()
+        is_limited = selection.pattern or (
+            self._is_first and selection.last is not None
+        )  # to lines
+        hidden = {"error"}  # which the task has printed
+        if is_limited or task not in (selection.tasks or (task,)):
+            hidden.add(FIGURES)
+        yield from (Trained(task, event) for event in events.poll() if event["event"] not in hidden)
 
     def _select(self, selection: LogSelection, block: bytes) -> str:
         if selection.hide_noise:

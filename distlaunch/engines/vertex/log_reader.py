@@ -85,7 +85,9 @@ class LogReader:
 
     def _to_events(self, entries: Sequence[LogEntry]) -> list[TaskLines | Trained]:
         events: list[TaskLines | Trained] = []
-        for (task, severity, has_figures), group in groupby(entries, _kind):
+        for (task, severity, has_figures), group in groupby(
+            entries, lambda entry: (entry.task, entry.severity, bool(entry.figures))
+        ):
             if has_figures:
                 events += [Trained(task, {"event": FIGURES, **entry.figures}) for entry in group]
             elif self._selection.is_per_entry:
@@ -95,10 +97,6 @@ class LogReader:
                 text = "".join(f"{entry.text}\n" for entry in group)
                 events.append(TaskLines(task, text, severity=severity))
         return events
-
-
-def _kind(entry: LogEntry) -> tuple[str, str, bool]:
-    return entry.task, entry.severity, bool(entry.figures)
 
 
 def _select(selection: LogSelection, entries: Sequence[LogEntry]) -> list[LogEntry]:
