@@ -65,7 +65,7 @@ class StatusWatch(ProgressView):
             self.console.draw(*lines if is_last else ())
         elif self._as_json:
             self.console.result(json.dumps(view.as_json() | {"metrics": view.facts.metrics}))
-        elif _content(view) != self._before:
+        else:
             self.console.result(display.status_line(view))
         self._before = _content(view)
 
