@@ -155,8 +155,9 @@ class VertexEngine:
             for name, uri in job.web_access.items():
                 if task in (name, without_trial(name)):
                     return uri
-            running = ", ".join(job.web_access)
-            raise GoogleError(f"{job.id}: no shell in {task}; there are: {running}")
+            raise GoogleError(
+                f"{job.id}: no shell in {task}; there are: {', '.join(job.web_access)}"
+            )
         if is_loopback(self.endpoint):
             raise GoogleError("the emulator has no web access: its tasks run on this machine")
         if job.request.web_access:
