@@ -17,6 +17,7 @@ FIGURES = "figures"
 """The kind of the event, and the field of a log entry."""
 
 _MOST_LISTED = 4  # tasks
+_CURRENT = 180.0  # seconds before the newest figures in which those of other tasks are shown
 _PARTS = ("input", "compute", "exchange")
 
 
@@ -39,9 +40,12 @@ class Figures:
 
     def parts(self, *, with_speed: bool = True) -> Iterator[str]:
         """Yield them in words: ``950 examples/s``, ``input 5 %, compute 95 %``, ``GPU chief …``."""
-        speeds = self._numbers("examples_per_second").values()
+        # Each task reports the speed of all tasks, those of a tuning job of all in their trial.
+        speeds = self._numbers("examples_per_second")
+        of_jobs = {task.rpartition("/")[0]: speed for task, speed in speeds.items()}
         if speeds and with_speed:
-            yield f"{next(iter(speeds)):,.0f} examples/s"
+            texts = (f"{trial} {speed:,.0f}".lstrip() for trial, speed in of_jobs.items())
+            yield f"{', '.join(texts)} examples/s"
         means = {part: self._numbers(part).values() for part in _PARTS}
         shares = [f"{part} {_percent(fmean(each))}" for part, each in means.items() if each]
         if shares:
@@ -54,8 +58,15 @@ class Figures:
             yield f"CPU {_listed(cores, memory, lambda count: f'{count:.1f} cores')}"
 
     def _numbers(self, name: str) -> dict[str, float]:
-        values = {task: as_number(each.get(name)) for task, each in self._by_task.items()}
-        return {task: value for task, value in sorted(values.items()) if value is not None}
+        """Return a figure of each task that has reported lately: trials and attempts end."""
+        times = {task: as_number(each.get("time")) for task, each in self._by_task.items()}
+        newest = max((moment or 0.0 for moment in times.values()), default=0.0)
+        return {
+            task: value
+            for task, each in sorted(self._by_task.items())
+            if (value := as_number(each.get(name))) is not None
+            if (times[task] or newest) >= newest - _CURRENT
+        }
 
 
 def _listed(use: Mapping[str, float], memory: Mapping[str, float], text: Any) -> str:

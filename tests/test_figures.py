@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distlaunch.engines.api import LogSelection
 from distlaunch.engines.slurm import batch
 from distlaunch.engines.slurm.launch_folder import LaunchFolder
-from distlaunch.engines.slurm.logs import read_figures
+from distlaunch.engines.slurm.logs import TaskLogReader, read_figures
 from distlaunch.errors import JobFileError
 from distlaunch.failure_reasons import explain
 from distlaunch.figures import Figures
@@ -31,6 +33,17 @@ def test_the_words_of_the_trainer_s_figures():
     tasks = {f"worker:{n}": {"cpu_cores": n / 2, "memory_gib": 1, "gpu": None} for n in range(5)}
     assert [*Figures(tasks).parts()] == ["CPU of 5 tasks 1.0 cores, lowest worker:0 0.0 cores"]
     assert [*Figures({"chief": {"input": "x", "gpu": True}}).parts()] == []
+
+
+def test_figures_of_trials_that_have_ended_are_left_out():
+    figures, times = Figures(), {1: 100.0, 2: 900.0, 3: 960.0}
+    for trial, moment in times.items():
+        values = {"time": moment, "examples_per_second": 10.0 * trial, "gpu": 0.1 * trial}
+        for task in ("chief", "worker:0"):
+            figures.add(f"trial:{trial}/{task}", values, 2)
+    speed, gpus = figures.parts()
+    assert speed == "trial:2 20, trial:3 30 examples/s"
+    assert gpus.startswith("GPU trial:2/chief 20 %, trial:2/worker:0 20 %, trial:3/chief 30 %")
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=30))
@@ -87,4 +100,22 @@ def test_the_newest_figures_of_a_job_on_slurm(tmp_path):
     text = "".join(f"{json.dumps(event)}\n" for event in events)
     (attempt / "chief.events.jsonl").write_text(text)
     found = read_figures(LaunchFolder(tmp_path), ["chief", "worker:0", "slurm"])
-    assert found == {"chief": {"event": "figures", "step": 2}}
+    assert found == {"chief": {"step": 2}}
+
+
+def test_figures_in_the_log_of_a_job_on_slurm_are_of_all_tasks_in_turn(tmp_path):
+    attempt = tmp_path / "task-logs/attempt-1"
+    attempt.mkdir(parents=True)
+    for number, task in enumerate(("chief", "worker-0")):
+        events = [{"event": "figures", "time": 60.0 * n + number, "step": n} for n in (1, 2)]
+        text = "".join(f"{json.dumps(event)}\n" for event in events)
+        (attempt / f"{task}.events.jsonl").write_text(text)
+    chief, worker = "chief", "worker:0"
+    for selection, tasks in (
+        (LogSelection(), [chief, worker, chief, worker]),
+        (LogSelection(tasks=(worker,)), [worker, worker]),
+        (LogSelection(last=9), []),
+        (LogSelection(pattern=re.compile("figures")), []),
+    ):
+        reader = TaskLogReader(LaunchFolder(tmp_path), [chief, worker, "slurm"], selection)
+        assert [event.task for event in reader.read()] == tasks

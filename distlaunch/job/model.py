@@ -305,6 +305,12 @@ class StopIf:
     gpu_below: float
     seconds: int
 
+    @classmethod
+    def of_env(cls, env: Mapping[str, str]) -> StopIf | None:
+        """Return that of a task's variables, None without one."""
+        value = json.loads(env.get(STOP_IF, "null"))
+        return value and cls(value["gpu_below"], value["for"])
+
     @property
     def variable(self) -> dict[str, str]:
         """The variable of the tasks that the trainer reads."""

@@ -5,10 +5,8 @@ It is run by debugpy's command line (https://github.com/microsoft/debugpy#debugp
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PORT = 5678  # debugpy's default, so that an editor's configuration fits each run
-_PROBE = "import importlib.util as u, sys; sys.exit(u.find_spec('debugpy') is None)"
 
 DEBUGGED = {
     # What waits for this task waits as long as the debugger holds it.
@@ -31,18 +28,14 @@ DEBUGGED = {
 
 
 def check_program(words: Sequence[str], *, is_module: bool) -> None:
-    """Raise an error if a program is not Python, or its Python has no debugpy."""
-    python: str | None = sys.executable
-    if not is_module:
-        if not Path(words[0]).name.startswith("python"):
-            raise UsageError(f"--debug-task: {words[0]} is not Python; write -- python FILE.py")
-        folders = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
-        python = shutil.which(words[0], path=os.pathsep.join(folders))
-    probe = [python, "-c", _PROBE] if python else ["true"]  # a missing one is the run's to report
-    if subprocess.run(probe, check=False, stderr=subprocess.DEVNULL).returncode:
+    """Raise an error if a program is not Python, or if this Python runs it without debugpy."""
+    if not is_module and not Path(words[0]).name.startswith("python"):
+        raise UsageError(f"--debug-task: {words[0]} is not Python; write -- python FILE.py")
+    # Another Python's own error names debugpy.
+    if (is_module or words[0] in ("python", "python3")) and not find_spec("debugpy"):
         raise DistlaunchError(
-            f"--debug-task: debugpy is not installed in {python}",
-            remedy=f"run '{python} -m pip install debugpy'",
+            f"--debug-task: debugpy is not installed in {sys.executable}",
+            remedy=f"run '{sys.executable} -m pip install debugpy'",
         )
 
 

@@ -6,6 +6,7 @@ from distlaunch.price.costs import (
     MachineOption,
     compare_machines,
     cost_so_far,
+    describe_amount,
     estimate_cost,
     format_options,
 )
@@ -17,6 +18,7 @@ __all__ = [
     "PricedChoice",
     "compare_machines",
     "cost_so_far",
+    "describe_amount",
     "estimate_cost",
     "fit_timeout",
     "format_options",

@@ -10,6 +10,7 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import timestamps
+from distlaunch.errors import JobFileError
 from distlaunch.job import machine_catalogue
 from distlaunch.job.model import Machine
 from distlaunch.job.reservation import ANY
@@ -19,7 +20,7 @@ from distlaunch.text import Table, duration
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from distlaunch.engines.api import JobStatus
@@ -225,6 +226,8 @@ def _reservation_note(name: str) -> str:
 def cost_so_far(job: JobStatus, folder: Path) -> dict[str, Any] | None:
     """Return the price of a job's time, None if a part is unknown or not billed with the job.
 
+    It is unknown, too, if a price or catalogue file is malformed, which `check` reports.
+
     Parameters
     ----------
     job
@@ -239,8 +242,11 @@ def cost_so_far(job: JobStatus, folder: Path) -> dict[str, Any] | None:
     """
     if job.request.persistent_resource:
         return None
-    catalogue = machine_catalogue.of_project(folder)
-    prices = load_prices(job.request, folder)
+    try:
+        catalogue = machine_catalogue.of_project(folder)
+        prices = load_prices(job.request, folder)
+    except JobFileError:
+        return None
     cost = estimate_cost(replace(job.request, trials=1), catalogue, prices)
     if cost.an_hour is None:
         return None
@@ -254,6 +260,14 @@ def cost_so_far(job: JobStatus, folder: Path) -> dict[str, Any] | None:
         "sources": list(cost.sources),
         "is_estimate": cost.is_estimate,
     }
+
+
+def describe_amount(cost: Mapping[str, Any]) -> str:
+    """Return the amount of a cost so far, such as ``about 1.24 USD``."""
+    amount, unit = Decimal(str(cost["amount"])), cost["currency"]
+    if amount < _CENT:
+        return f"less than {_CENT} {unit}"
+    return f"{'about ' if cost['is_estimate'] else ''}{amount:.2f} {unit}"
 
 
 def compare_machines(

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _BAR_WIDTH = 30  # characters
 _MOST_METRICS = 3  # in a list
 _ABSENT = "-"
-_CENT = 0.01
 # What always differs between two runs, or follows from what else does.
 _NOT_COMPARED = (
     "id",
@@ -212,19 +211,16 @@ def _capacity(view: RunView) -> str:
 
 
 def _cost(view: RunView) -> str:
-    cost, has_ended = view.cost, view.ended is not None
+    from distlaunch.price import describe_amount
+
+    cost = view.cost
     if view.persistent_resource:
         return f"none: billed with persistent resource {view.persistent_resource}"
     if cost is None:
         return ""
-    about = "about " if cost["is_estimate"] else ""
-    amount = f"{about}{cost['amount']:.2f}" if cost["amount"] >= _CENT else f"less than {_CENT}"
-    sources = ", ".join(cost["sources"])
-    currency = cost["currency"]
-    return (
-        f"{amount} {currency}{'' if has_ended else ' so far'} at {cost['an_hour']:.3g} "
-        f"{currency} an hour ({sources})"
-    )
+    so_far = "" if view.ended else " so far"
+    an_hour = f"{cost['an_hour']:.3g} {cost['currency']} an hour"
+    return f"{describe_amount(cost)}{so_far} at {an_hour} ({', '.join(cost['sources'])})"
 
 
 def _commit(code: Mapping[str, Any]) -> str:

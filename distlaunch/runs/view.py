@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import timestamps
 from distlaunch.engines.api import read_summary
-from distlaunch.errors import EngineError, JobFileError
+from distlaunch.errors import EngineError
 from distlaunch.job.model import POOL_ROLES, TASK_TYPES, describe_tasks
 from distlaunch.local.run_folder import RUN_RECORD, RunFolder, all_runs
 from distlaunch.runs.record import read_record
@@ -177,19 +177,12 @@ def view_job_whole(job: JobStatus, engine: Engine, commit: str | None) -> RunVie
 
 def with_figures(view: RunView, job: JobStatus, engine: Engine) -> RunView:
     """Return the view of a job with its newest figures and its cost, as far as they are known."""
+    from distlaunch.price import cost_so_far
+
     figures = {}
     with suppress(EngineError):  # the log may not be readable
         figures = engine.read_figures(job) if job.started else {}
-    return replace(view, cost=cost_of(job), figures=figures)
-
-
-def cost_of(job: JobStatus) -> dict[str, Any] | None:
-    """Return a job's cost so far, None if the user's price files do not allow one."""
-    from distlaunch.price import cost_so_far
-
-    with suppress(JobFileError):  # `check` reports it
-        return cost_so_far(job, Path.cwd())
-    return None
+    return replace(view, cost=cost_so_far(job, Path.cwd()), figures=figures)
 
 
 def with_disk_use(view: RunView) -> RunView:

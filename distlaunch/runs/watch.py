@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, cast
 
 from distlaunch.events import JobFailed, Notice
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from distlaunch.runs.view import RunView
     from distlaunch.ui.console import Console
 
+_INTERVAL = 15.0  # seconds between two reads of the figures: Cloud Logging allows 60 a minute
+
 
 class StatusWatch(ProgressView):
     """Shows the status of a job each time that the follower that is streamed has polled it."""
@@ -28,6 +31,7 @@ class StatusWatch(ProgressView):
         self._as_json = as_json
         self._is_live = console.has_progress and not as_json
         self._before: object = None
+        self._due = 0.0
 
     def stream(self, events: Iterable[Event]) -> None:
         """Show a follower's events, and the status."""
@@ -40,10 +44,13 @@ class StatusWatch(ProgressView):
             super().handle(event)
 
     def wait(self, seconds: float) -> None:
-        """Show the status, and let time pass."""
+        """Show the status if it is due or has changed, and let time pass."""
         job = self._follower.status
-        if not job.has_ended:
-            self._show(with_figures(view_status(job, self._engine), job, self._engine))
+        view = view_status(job, self._engine)
+        is_due = self._is_live and time.monotonic() >= self._due
+        if not job.has_ended and (is_due or _content(view) != self._before):
+            self._due = time.monotonic() + _INTERVAL
+            self._show(with_figures(view, job, self._engine))
         super().wait(seconds)
 
     def finish(self, commit: str | None) -> None:
@@ -51,14 +58,18 @@ class StatusWatch(ProgressView):
         self._show(view_job_whole(self._follower.status, self._engine, commit), is_last=True)
 
     def _show(self, view: RunView, *, is_last: bool = False) -> None:
-        """Show a status in place, elsewhere if more has changed than times and cost."""
-        content = (view.state, view.error, view.trials, view.web_access)
+        """Show a status in place, elsewhere as an object or a line."""
         if self._is_live:
             lines = display.whole(view)
             self.console.progress("" if is_last else "\n".join(map(str, lines)))
             self.console.draw(*lines if is_last else ())
-        elif self._as_json and (is_last or content != self._before):
+        elif self._as_json:
             self.console.result(json.dumps(view.as_json() | {"metrics": view.facts.metrics}))
-        elif content != self._before:
+        else:
             self.console.result(display.status_line(view))
-        self._before = content
+        self._before = _content(view)
+
+
+def _content(view: RunView) -> tuple[object, ...]:
+    """Return what a status is shown for again; times, cost and figures change all the time."""
+    return view.state, view.error, view.trials, view.web_access

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.engines.api import JobState, LogSelection, read_summary
-from distlaunch.errors import EXIT_INTERRUPTED, EXIT_JOB_FAILED, EngineError, JobFileError
+from distlaunch.errors import EXIT_INTERRUPTED, EXIT_JOB_FAILED, EngineError
 from distlaunch.events import JobFailed, Notice
 from distlaunch.submit.launcher import job_goes_on
 
@@ -106,13 +106,10 @@ def show_failure(engine: Engine, job: JobStatus, view: ProgressView) -> None:
 
 def _cost_so_far(follower: Follower) -> str:
     """Return the cost of a job so far in words, empty if it is not known."""
-    from distlaunch.price import cost_so_far
+    from distlaunch.price import cost_so_far, describe_amount
 
-    with suppress(JobFileError):  # `check` reports it
-        if cost := cost_so_far(follower.status, Path.cwd()):
-            about = "about " if cost["is_estimate"] else ""
-            return f"{about}{cost['amount']:.2f} {cost['currency']} so far"
-    return ""
+    cost = cost_so_far(follower.status, Path.cwd())
+    return f"{describe_amount(cost)} so far" if cost else ""
 
 
 def _wait_limit(launched: Launched, max_wait: float | None) -> float | None:

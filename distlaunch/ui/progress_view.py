@@ -66,7 +66,9 @@ class ProgressView:
         self._primary = tasks[0]
         self._progress = Progress()
         self._figures, self._figures_text = Figures(), ""
-        self._training_tasks = sum(name.startswith(("chief", "worker")) for name in tasks)
+        self._is_tuned = "/" in tasks[0]
+        names = [name.rpartition("/")[2] for name in tasks]  # without a trial
+        self._training_tasks = sum(name.startswith(("chief", "worker")) for name in names)
         self._summary: Mapping[str, object] | None = None
         self._state = ""
         self._waiting = ""
@@ -174,6 +176,7 @@ class ProgressView:
 
     def _show_training(self, event: Mapping[str, object]) -> None:
         if event["event"] == "ready":
+            self._figures_text = ""  # of an attempt before
             self._wait_for("building the first step")
         elif event["event"] == "step":
             self._waiting = ""
@@ -187,19 +190,24 @@ class ProgressView:
     def _take_progress(self, event: Trained) -> None:
         if event.event["event"] == FIGURES:
             self._take_figures(event)
-        if event.task == self._primary:
+        # Trials run side by side: their progress is their figures alone.
+        if self._is_tuned:
+            self.console.progress(self._figures_text)
+        elif event.task == self._primary:
             self._show_training(event.event)
 
     def _take_figures(self, event: Trained) -> None:
         """Show the newest figures in the progress line, or elsewhere in a line a minute."""
+        if not self._figures.add(event.task, event.event, self._training_tasks):
+            return
         is_in_progress = self.is_live and self.console.has_progress
-        if self._figures.add(event.task, event.event, self._training_tasks):
-            is_new = time.time() - (as_number(event.event.get("time")) or 0) < _NEW_FIGURES
-            cost = self.cost() if is_new else ""
-            parts = [*self._figures.parts(with_speed=not is_in_progress), cost]
-            self._figures_text = " · ".join(filter(None, parts))
-            if not is_in_progress:
-                self.console.log(f"figures: {'; '.join(filter(None, parts))}")
+        is_new = time.time() - (as_number(event.event.get("time")) or 0) < _NEW_FIGURES
+        cost = self.cost() if is_new else ""
+        with_speed = self._is_tuned or not is_in_progress
+        parts = [*filter(None, [*self._figures.parts(with_speed=with_speed), cost])]
+        self._figures_text = " · ".join(parts)
+        if parts and not is_in_progress:
+            self.console.log(f"figures: {'; '.join(parts)}")
 
     def _wait_for(self, text: str) -> None:
         """Show a spinner with this text, or none."""

@@ -10,6 +10,7 @@ from google.protobuf import json_format
 
 from distlaunch.engines.api import JobState
 from distlaunch.engines.slurm.commands import QueuedJob
+from distlaunch.job.model import STOP_IF
 
 from ..fake_google import FakeGoogle  # noqa: TID252 - tests are no package
 from ..json_schemas import load_checked  # noqa: TID252 - tests are no package
@@ -115,14 +116,37 @@ def test_a_resubmitted_job_has_web_access(run, google):
     assert created["jobSpec"]["enableWebAccess"] is True
 
 
-def test_the_emulator_has_no_shells_and_a_command_for_its_containers(run, cloud):
+@pytest.mark.parametrize(
+    ("override", "value"),
+    [
+        ("stop_if={gpu_below: 20%, for: 2h}", {"gpu_below": 0.2, "for": 7200}),
+        ("stop_if=null", None),
+        ("labels.a=b", {"gpu_below": 0.1, "for": 3600}),
+    ],
+)
+def test_a_resubmitted_job_has_the_stop_if_of_an_override(run, google, override, value):
+    limit = {"name": STOP_IF, "value": json.dumps({"gpu_below": 0.1, "for": 3600})}
+    container = {"imageUri": "a/b@sha256:0", "env": [limit, {"name": "A", "value": "b"}]}
+    machine = {"machineType": "n1-standard-4"}
+    pool = {"machineSpec": machine, "replicaCount": "1", "containerSpec": container}
+    fake = google(job_of("FAILED", jobSpec={"workerPoolSpecs": [pool, pool]}))
+    done = run("resubmit", *place(job_of()), "--detach", "--set", override)
+    assert done.code == 0, done.err
+    [created] = fake.jobs["customJobs"]
+    for pool in created["jobSpec"]["workerPoolSpecs"]:
+        env = {each["name"]: each["value"] for each in pool["containerSpec"]["env"]}
+        assert env.pop("A") == "b"
+        assert {name: json.loads(text) for name, text in env.items()} == (
+            {STOP_IF: value} if value else {}
+        )
+
+
+def test_the_emulator_has_no_shells(run, cloud):
     job = cloud.launch("import time; time.sleep(60)", "digits-9")
     while "RUNNING" not in cloud.jobs().get(job["name"])["state"]:
         pass
     done = run("shell", "digits-9", "--task", "worker:0", *cloud.options())
-    number = job["name"].rpartition("/")[2]
-    docker = f"run 'docker ps --filter label=distlaunch-job={number}' and 'docker exec -it CONT"
-    assert (done.code, docker in done.err) == (1, True), done.err
+    assert (done.code, "the emulator has no web access" in done.err) == (1, True), done.err
 
 
 SRUN = "srun --jobid=41 --overlap --nodes=1 --ntasks=1 --nodelist=node7 --pty bash"

@@ -10,10 +10,12 @@ import struct
 import termios
 import threading
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
 from distlaunch.cli.settings import Settings
+from distlaunch.engines.vertex.job_resource import read_status
 from distlaunch.runs.watch import StatusWatch
 from distlaunch.ui.console import Console
 
@@ -93,6 +95,29 @@ def test_the_status_in_place_on_a_terminal(run, cloud, terminal):
     assert all(frame.count("state ") <= 1 for frame in frames)
     assert "RUNNING" in frames[-1]
     assert "state      SUCCEEDED" in last
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_figures_are_not_read_at_each_poll(monkeypatch, is_terminal):
+    monkeypatch.setattr(Console, "has_progress", is_terminal)
+    monkeypatch.setattr(Console, "progress", lambda *_: None)
+    name = "projects/1/locations/us-central1/customJobs/7"
+    resource = {"name": name, "state": "JOB_STATE_RUNNING", "startTime": "2026-11-23T10:00:00Z"}
+    job = read_status(resource | {"jobSpec": {"workerPoolSpecs": []}}, "p")
+    reads = []
+    engine = SimpleNamespace(endpoint=None, read_figures=lambda job: reads.append(job) or {})
+    watch = StatusWatch(Console(), engine, job, as_json=False)
+    watch.stream(_Polls(job))
+    for _ in range(3):
+        watch.wait(0)
+    assert len(reads) == 1
+
+
+class _Polls(list):
+    """A follower without events."""
+
+    def __init__(self, status) -> None:
+        self.status = status
 
 
 def test_ctrl_c_names_the_command_that_reattaches(run, cloud, monkeypatch):

@@ -72,3 +72,5 @@ def test_the_cost_of_a_job_so_far_and_of_the_trials_of_a_tuning_job(tmp_path):
     (tmp_path / price.book.FILE_NAME).write_text("us-central1: {STANDARD: {n1-standard-4: 1}}")
     own = price.cost_so_far(job, tmp_path)
     assert (own["amount"], own["is_estimate"]) == (3, False)
+    (tmp_path / price.book.FILE_NAME).write_text("us-central1: {STANDARD: [")
+    assert price.cost_so_far(job, tmp_path) is None

@@ -72,6 +72,33 @@ def test_messages_from_a_level_on_go_to_stderr_with_quotations_indented(show, le
     assert (out, err) == ("chief     | always\n", f"{lines}    one\n      two\n")
 
 
+def test_the_progress_line_of_a_tuning_job_has_the_figures_of_its_trials(monkeypatch):
+    shown = []
+    monkeypatch.setattr(Console, "has_progress", True)
+    monkeypatch.setattr(Console, "progress", lambda _, text: shown.append(text))
+    view = ProgressView(Console(), ["trial:9/chief", "trial:9/worker:0", "vertex"])
+    for trial in (1, 2):
+        figures = {"event": "figures", "step": 5, "examples_per_second": 10.0 * trial}
+        for task in ("chief", "worker:0"):
+            view.handle(Trained(f"trial:{trial}/{task}", figures))
+    assert shown[-1] == "trial:1 10, trial:2 20 examples/s"
+
+
+def test_figures_of_the_attempt_before_are_not_shown(monkeypatch):
+    shown = []
+    monkeypatch.setattr(Console, "has_progress", True)
+    monkeypatch.setattr(Console, "progress", lambda _, text: shown.append(text))
+    view = ProgressView(Console(), ["chief"])
+    for event in (
+        {"event": "figures", "gpu": 0.5},
+        {"event": "ready"},
+        {"event": "step", "step": 1},
+    ):
+        view.handle(Trained("chief", event))
+    assert "GPU chief 50 %" in shown[0]
+    assert shown[-1] == "step 1"
+
+
 def test_figures_are_a_line_once_all_tasks_have_them(show):
     figures = {"event": "figures", "step": 9, "examples_per_second": 950.0, "gpu": 0.5}
     again = {**figures, "gpu": 0.25, "input": 0.1, "compute": 0.9}

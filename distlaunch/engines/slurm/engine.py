@@ -167,14 +167,15 @@ class SlurmEngine:
     def read_log(self, job: JobStatus, selection: LogSelection) -> Iterator[Event]:
         """Yield the lines of a job's log that exist now, task by task."""
         from distlaunch.engines.slurm.logs import TaskLogReader
-        from distlaunch.events import Notice, Trained
+        from distlaunch.events import TaskLines, Trained
         from distlaunch.figures import FIGURES
 
         _check(selection)
         reader = TaskLogReader(LaunchFolder(Path(job.name)), job.tasks, selection)
         for event in reader.read():
-            is_kept = event.event["event"] == FIGURES if isinstance(event, Trained) else True
-            if is_kept and not isinstance(event, Notice):
+            if isinstance(event, TaskLines) or (
+                isinstance(event, Trained) and event.event["event"] == FIGURES
+            ):
                 yield event
 
     def read_figures(self, job: JobStatus) -> dict[str, Any]:
@@ -187,10 +188,10 @@ class SlurmEngine:
         """Return the command of a shell on a task's node, as a step of the job."""
         folder = LaunchFolder(Path(job.name))
         node = folder.attempt(folder.attempts()).path / f"{file_stem(Task.parse(task))}.node"
-        if not node.exists():
+        name = node.read_text(encoding="utf-8") if node.exists() else ""
+        if not name:
             raise SlurmError(f"{job.id}: {task} has not started yet", remedy="try again")
         words = ("srun", f"--jobid={folder.job_number}", "--overlap", "--nodes=1", "--ntasks=1")
-        name = node.read_text(encoding="utf-8")
         return (*words, f"--nodelist={name}", "--pty", "bash")
 
     def find_failure(self, job: JobStatus) -> FailureReport | None:

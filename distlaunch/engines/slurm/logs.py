@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import heapq
 from typing import TYPE_CHECKING, Any
 
+from distlaunch.engines.api import LogSelection
 from distlaunch.engines.slurm.job_status import PLATFORM
 from distlaunch.events import Notice, TaskLines, Trained
 from distlaunch.figures import FIGURES
 from distlaunch.job.model import Task
+from distlaunch.summary import as_number
 from distlaunch.task_files import EventFile, Lines
 from distlaunch.tensorflow_noise import without_noise
 
@@ -15,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from distlaunch.engines.api import LogSelection
     from distlaunch.engines.slurm.launch_folder import LaunchFolder
     from distlaunch.events import Event
 
@@ -64,10 +66,19 @@ class TaskLogReader:
                     text = self._select(self._selection, log.read())
                     if text:
                         yield TaskLines(task, text)
-        for task, events in self._events.items():
-            for event in events.poll():
-                if event["event"] != "error":  # the task has printed it
-                    yield Trained(task, event)
+        # Those of an attempt that runs for hours are not held in memory.
+        new = (self._read_events(task, events) for task, events in self._events.items())
+        yield from heapq.merge(*new, key=lambda event: as_number(event.event.get("time")) or 0.0)
+
+    def _read_events(self, task: str, events: EventFile) -> Iterator[Trained]:
+        selection = self._selection or LogSelection()
+        is_limited = selection.pattern or (
+            self._is_first and selection.last is not None
+        )  # to lines
+        hidden = {"error"}  # which the task has printed
+        if is_limited or task not in (selection.tasks or (task,)):
+            hidden.add(FIGURES)
+        yield from (Trained(task, event) for event in events.poll() if event["event"] not in hidden)
 
     def _select(self, selection: LogSelection, block: bytes) -> str:
         if selection.hide_noise:
@@ -87,7 +98,7 @@ def read_figures(folder: LaunchFolder, tasks: Sequence[str]) -> dict[str, Any]:
     for task in tasks:
         if task != PLATFORM:
             for event in EventFile(attempt.events(Task.parse(task)), last=_LAST_EVENTS).poll():
-                if event["event"] == FIGURES:
+                if event.pop("event") == FIGURES:
                     figures[task] = event
     return figures
 

@@ -155,15 +155,11 @@ class VertexEngine:
             for name, uri in job.web_access.items():
                 if task in (name, without_trial(name)):
                     return uri
-            running = ", ".join(job.web_access)
-            raise GoogleError(f"{job.id}: no shell in {task}; there are: {running}")
-        if is_loopback(self.endpoint):
-            containers = f"docker ps --filter label=distlaunch-job={parse_name(job.name).id}"
             raise GoogleError(
-                "the emulator has no web access",
-                remedy="its tasks are processes of this machine; with --run-with docker run "
-                f"'{containers}' and 'docker exec -it CONTAINER sh'",
+                f"{job.id}: no shell in {task}; there are: {', '.join(job.web_access)}"
             )
+        if is_loopback(self.endpoint):
+            raise GoogleError("the emulator has no web access: its tasks run on this machine")
         if job.request.web_access:
             raise GoogleError(f"{job.id}: no shells yet", remedy="try again in a minute")
         remedy = f"run 'distlaunch resubmit {job.id} --set web_access=true'"

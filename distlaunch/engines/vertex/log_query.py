@@ -45,7 +45,7 @@ class LogEntry(NamedTuple):
     task: str  # such as worker:0, trial:2/worker:0 in a tuning job, or PLATFORM
     severity: str  # Google's, such as ERROR
     text: str  # its lines, without the newline of the last one
-    figures: Mapping[str, Any] | None = None  # of an entry that has them in place of lines
+    figures: Mapping[str, Any]  # of an entry that has them in place of lines, with its time
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +188,14 @@ def _parse_entry(item: Mapping[str, Any], query: LogQuery) -> LogEntry:
         task=f"trial:{trial}/{task}" if trial else task,
         severity=str(item.get("severity") or "DEFAULT"),
         text=_text(item),
-        figures=_object(_object(item, "jsonPayload"), FIGURES) or None,
+        figures=_figures(_object(item, "jsonPayload"), time),
     )
+
+
+def _figures(payload: Mapping[str, Any], time: float) -> Mapping[str, Any]:
+    """Return the trainer's figures; an entry of another program may have a field of that name."""
+    figures = _object(payload, FIGURES) if payload.get("message") == FIGURES else {}
+    return {"time": time, **figures} if figures else {}
 
 
 def _text(entry: Mapping[str, Any]) -> str:

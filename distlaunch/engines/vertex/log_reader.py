@@ -10,7 +10,6 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from itertools import groupby
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import timestamps
@@ -36,7 +35,6 @@ _SHORT_WINDOW = 10.0  # seconds of the log that a short scan reads again
 _PAUSE_PER_PAGE = 4.0  # seconds between full scans, for each page that one takes
 _MAX_PAUSE = 120.0  # seconds between full scans
 _CLOCK_SKEW = 60.0  # seconds before a job's creation at which its log may start
-_KIND = attrgetter("task", "severity", "figures")
 
 
 class LogReader:
@@ -87,10 +85,11 @@ class LogReader:
 
     def _to_events(self, entries: Sequence[LogEntry]) -> list[TaskLines | Trained]:
         events: list[TaskLines | Trained] = []
-        for (task, severity, figures), group in groupby(entries, _KIND):
-            if figures:
-                event = {"event": FIGURES, "time": next(group).time, **figures}
-                events.append(Trained(task, event))
+        for (task, severity, has_figures), group in groupby(
+            entries, lambda entry: (entry.task, entry.severity, bool(entry.figures))
+        ):
+            if has_figures:
+                events += [Trained(task, {"event": FIGURES, **entry.figures}) for entry in group]
             elif self._selection.is_per_entry:
                 lines = ((f"{entry.text}\n", entry.timestamp, entry.severity) for entry in group)
                 events += [TaskLines(task, *line) for line in lines]

@@ -12,7 +12,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.job import reduction_server, reservation
-from distlaunch.job.model import Program
+from distlaunch.job.model import STOP_IF, Program
 from distlaunch.job.tf_config import EXPECTED_GPUS
 from distlaunch.job.vertex import fields
 from distlaunch.job.vertex.fields import PLAIN_FIELDS, PROGRAM_FIELDS, SCHEDULING_FIELDS, SPECS
@@ -156,9 +156,11 @@ def _pool(job: Job, pool: Pool | None, spec: dict[str, Any], image: str | None) 
     for name, attribute in PROGRAM_FIELDS[field].items():
         value = getattr(program, attribute)
         _set(section, name, list(value) if isinstance(value, tuple) else value)
-    env = {**job.task_env, **program.env}
-    if env and fields.env(section) != env:
-        section["env"] = _merge_env(section.get("env", []), env)
+    own = {name: value for name, value in program.env.items() if name != STOP_IF}
+    env = {**job.task_env, **own}
+    if fields.env(section) != env:
+        entries = [each for each in section.get("env", []) if each.get("name") != STOP_IF]
+        section["env"] = _merge_env(entries, env)
     if section:
         spec[field] = section
     return spec

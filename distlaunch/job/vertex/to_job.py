@@ -7,20 +7,21 @@ of Google's job under ``vertex:`` of distlaunch.yaml.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import did_you_mean
 from distlaunch.files import display_path
 from distlaunch.job import reduction_server, reservation, vertex
-from distlaunch.job.model import Cluster, Job, Scheduling
+from distlaunch.job.model import Cluster, Job, Scheduling, StopIf
 from distlaunch.job.validation import describe_value, dotted_path
 from distlaunch.job.vertex import fields
 from distlaunch.job.vertex.tuning import read_tuning
 from distlaunch.job.yaml_document import YamlProblem, deep_merge, job_file_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from distlaunch.job.vertex.proto import MessageName, ParsedMessage
@@ -147,12 +148,20 @@ def job_fields(body: Mapping[str, Any], base: Job) -> dict[str, Any]:
         "reduction_server": server,
         "reservation": None if has_own else base.reservation,
         "tuning": read_tuning(body) if "studySpec" in body else base.tuning,
+        "stop_if": _stop_if(pools) or base.stop_if,
         **{
             name: spec[json]
             for name, json in fields.PLAIN_FIELDS.items()
             if spec.get(json) or spec.get(json) is False
         },
     }
+
+
+def _stop_if(pools: Sequence[Mapping[str, Any]]) -> StopIf | None:
+    with suppress(KeyError, TypeError, ValueError):  # a variable that is not distlaunch's
+        programs = filter(None, map(fields.program, pools))
+        return next(filter(None, (StopIf.of_env(program.env) for program in programs)), None)
+    return None
 
 
 def merge_passthrough(

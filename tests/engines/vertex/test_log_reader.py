@@ -20,7 +20,8 @@ PAGE = 3
 def entry(time: float, identity: object, *, received: float | None = None) -> LogEntry:
     received = time if received is None else received
     return LogEntry(
-        time, min(time, received), str(time), str(identity), "chief", "INFO", f"line {identity}"
+        *(time, min(time, received), str(time), str(identity)),
+        *("chief", "INFO", f"line {identity}", {}),
     )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from hypothesis import given
@@ -13,21 +15,24 @@ from hypothesis import strategies as st
 
 from distlaunch_trainer.loop.stopping import stop_vote
 from distlaunch_trainer.report.figures import STOP_IF, Figures, IdleLimit, IdleWatch
-from distlaunch_trainer.report.utilization import Utilization
+from distlaunch_trainer.report.utilization import measure_gpus
 from distlaunch_trainer.task import messages, stop_signal
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden/figures.json").read_text())
 SHARES = st.none() | st.floats(0, 1)
 
 
-@given(st.lists(SHARES), st.floats(0.01, 1), st.integers(1, 9))
-def test_gpus_are_idle_after_so_many_measured_intervals_in_a_row(shares, limit, intervals):
-    watch = IdleWatch(IdleLimit(limit, 60.0 * intervals), 60.0)
-    for share in shares:
-        watch.add(share)
-    below = [share < limit for share in shares if share is not None]
-    kind, run = ([(k, len([*group])) for k, group in groupby(below)] or [(False, 0)])[-1]
-    assert watch.is_idle is (None if not below else kind and run >= intervals)
+@given(st.lists(st.tuples(SHARES, st.integers(60, 95))), st.floats(0.01, 1), st.integers(60, 600))
+def test_gpus_are_idle_after_so_much_measured_time_however_slow_nvidia_smi_is(
+    shares, limit, needed
+):
+    watch = IdleWatch(IdleLimit(limit, needed))
+    for share, seconds in shares:
+        watch.add(share, seconds)
+    below = [(share < limit, seconds) for share, seconds in shares if share is not None]
+    runs = [(kind, sum(s for _, s in run)) for kind, run in groupby(below, itemgetter(0))]
+    kind, lasted = runs[-1] if runs else (False, 0)
+    assert watch.is_idle is (None if not below else kind and lasted >= needed)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.none() | st.booleans()), min_size=1, max_size=64))
@@ -40,13 +45,15 @@ def test_all_stop_if_one_received_a_signal_or_all_that_measure_gpus_are_idle(tas
 def test_only_the_gpus_of_the_task_are_measured(tmp_path, monkeypatch):
     smi = tmp_path / "nvidia-smi"
     smi.write_text(
-        '#!/bin/sh\ncase "$*" in *--id=2,3) echo "40, 1024\n60, 512";; *) exit 1; esac\n'
+        '#!/bin/sh\ncase "$*" in *--id=2,3) echo "40, 1024\n60, 512";; *--id=4) echo "[N/A], 9";; '
+        "*) exit 1; esac\n"
     )
     smi.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    for visible, values in (("2,3", {"gpu": 0.5, "gpu_memory_gib": 1.5}), ("-1", {}), ("7", {})):
+    known = {"gpu": 0.5, "gpu_memory_gib": 1.5}
+    for visible, values in (("2,3", known), ("-1", {}), ("4", {}), ("7", {})):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        assert Utilization().measure_gpus() == values
+        assert measure_gpus() == values
 
 
 def test_in_the_cloud_figures_are_an_entry_of_the_log(capsys, monkeypatch):
@@ -68,6 +75,18 @@ def test_in_the_cloud_figures_are_an_entry_of_the_log(capsys, monkeypatch):
     monkeypatch.setenv("DISTLAUNCH_EVENTS", "events.jsonl")
     messages.figures(golden["figures"])
     assert not capsys.readouterr().out
+
+
+def test_figures_that_cannot_be_written_end_nothing(monkeypatch, recwarn):
+    monkeypatch.setenv("DISTLAUNCH_EVENTS", "/dev/full")
+    figures = Figures({"DISTLAUNCH_FIGURES_SECONDS": "0.01"})
+    with figures.training():
+        figures.progress(1, 1, 10)
+        [thread] = [each for each in threading.enumerate() if each.name == "figures"]
+        thread.join(0.3)
+        assert thread.is_alive()
+    thread.join()
+    assert not recwarn.list
 
 
 def test_the_limit_is_that_of_the_launcher():

@@ -6,25 +6,24 @@ A thread measures, so that no step waits for ``nvidia-smi``.
 from __future__ import annotations
 
 import json
-import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from distlaunch_trainer.task import messages
 from distlaunch_trainer.task.events import append_event
 
-from .utilization import Utilization
+from .utilization import Utilization, measure_gpus
 
 STOP_IF = "DISTLAUNCH_STOP_IF"
 """The variable with ``gpu_below``, a share, and ``for``, in seconds, as JSON."""
 _INTERVAL = "DISTLAUNCH_FIGURES_SECONDS"  # the variable for tests
 _SECONDS = 60.0  # between two reports
-_SAMPLES = 6  # of the GPUs, whose mean a report has: nvidia-smi sees less than the last second
+_SAMPLES = 6  # whose means a report has: nvidia-smi sees less than the last second
 _DIGITS = 4  # after the decimal point
 
 Shares = Callable[[float], dict[str, float]]
@@ -47,17 +46,16 @@ class IdleLimit(NamedTuple):
 class IdleWatch:
     """Judges by the mean use of a task's GPUs in each interval of its training."""
 
-    def __init__(self, limit: IdleLimit, interval: float) -> None:
-        self._share = limit.share
-        self._needed = math.ceil(limit.seconds / interval)
-        self._below = 0  # intervals in a row
+    def __init__(self, limit: IdleLimit) -> None:
+        self._limit = limit
+        self._below = 0.0  # seconds of intervals in a row
         self.is_idle: bool | None = None  # None until there is a measurement
 
-    def add(self, share: float | None) -> None:
+    def add(self, share: float | None, seconds: float) -> None:
         """Take the mean of an interval; one without a measurement is left out."""
         if share is not None:
-            self._below = self._below + 1 if share < self._share else 0
-            self.is_idle = self._below >= self._needed
+            self._below = self._below + seconds if share < self._limit.share else 0.0
+            self.is_idle = self._below >= self._limit.seconds
 
 
 class _Progress(NamedTuple):
@@ -75,8 +73,9 @@ class Figures:
         self._interval = float(environ.get(_INTERVAL) or _SECONDS)
         stop_if = json.loads(environ.get(STOP_IF) or "null")
         self.limit = stop_if and IdleLimit(float(stop_if["gpu_below"]), float(stop_if["for"]))
-        self._idle = IdleWatch(self.limit, self._interval) if self.limit else None
+        self._idle = IdleWatch(self.limit) if self.limit else None
         self._utilization = Utilization()
+        self.gpus: dict[str, float] = {}  # the newest measurement of this task's
         self._shares: Shares | None = None
         self._progress: _Progress | None = None  # None before the first step
         self._is_training = False
@@ -113,29 +112,39 @@ class Figures:
         while self._progress is None:
             if ended.wait(pause):
                 return
-        self._utilization.measure()  # from here on
-        if self._idle and "gpu" not in self._utilization.measure_gpus():
-            expected = int(os.environ.get("DISTLAUNCH_EXPECTED_GPUS") or 0)
-            if expected:
-                messages.warning("stop_if: nvidia-smi does not report the use of this task's GPUs")
+        self._measure()  # from here on
+        if self._idle and not self.gpus and int(os.environ.get("DISTLAUNCH_EXPECTED_GPUS") or 0):
+            messages.warning("stop_if: nvidia-smi does not report the use of this task's GPUs")
         while True:
-            began, before, shares = time.time(), self._progress, []
+            began, start, before, samples = time.time(), time.monotonic(), self._progress, []
             for _ in range(_SAMPLES):
                 if ended.wait(pause):
                     return
-                shares += [v for k, v in self._utilization.measure_gpus().items() if k == "gpu"]
-            use = self._utilization.measure() | ({"gpu": fmean(shares)} if shares else {})
+                samples.append(self._measure())
+            seconds = time.monotonic() - start
+            use = _means(samples)
             if self._idle:
-                self._idle.add(use.get("gpu"))
-            self._report(before, began, use)
+                self._idle.add(use.get("gpu"), seconds)
+            now, shares = self._progress or before, self._shares
+            parts = shares(began) if shares else {}
+            if now.examples:
+                speed = (now.examples - before.examples) / seconds
+                parts = {"examples_per_second": speed, **parts}
+            rounded = {name: round(value, _DIGITS) for name, value in (parts | use).items()}
+            figures = {"step": now.step, "epoch": now.epoch, **rounded}
+            with suppress(OSError):  # a full disk; what trains reports it
+                append_event("figures", figures)
+                messages.figures(figures)
 
-    def _report(self, before: _Progress, began: float, use: Mapping[str, float]) -> None:
-        now = self._progress or before
-        figures: dict[str, Any] = {"step": now.step, "epoch": now.epoch}
-        values = self._shares(began) if self._shares else {}
-        if now.examples:
-            speed = (now.examples - before.examples) / max(time.time() - began, 1e-9)
-            values = {"examples_per_second": speed, **values}
-        figures |= {name: round(value, _DIGITS) for name, value in (values | use).items()}
-        append_event("figures", figures)
-        messages.figures(figures)
+    def _measure(self) -> dict[str, float]:
+        self.gpus = measure_gpus()
+        return self._utilization.measure() | self.gpus
+
+
+def _means(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each value over the samples that have it."""
+    values: dict[str, list[float]] = {}
+    for sample in samples:
+        for name, value in sample.items():
+            values.setdefault(name, []).append(value)
+    return {name: fmean(each) for name, each in values.items()}

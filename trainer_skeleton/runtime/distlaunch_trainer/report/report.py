@@ -84,7 +84,8 @@ class Report:
             parts = ("input", "exchange", "wait")
             values |= {f"step_share/{part}": timing[part] / timing["total"] for part in parts}
             values["step_seconds"] = timing["total"]
-        used = {f"machine/{name}": value for name, value in self._utilization.measure().items()}
+        use = self._utilization.measure() | self.figures.gpus  # nvidia-smi would delay the training
+        used = {f"machine/{name}": value for name, value in use.items()}
         for name, value in (values | used).items():
             self._board.scalar("train", name, value, record["epoch"] - 1)
         self._board.flush()

@@ -20,16 +20,13 @@ class Utilization:
     """Measures from one call of `measure` to the next."""
 
     def __init__(self) -> None:
-        path = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{_DRIVER_FOLDER}"
-        self._smi = shutil.which("nvidia-smi", path=path)
         self._time, self._cpu, self._machine = time.monotonic(), _cpu_seconds(), _machine_ticks()
 
     def measure(self) -> dict[str, float]:
         """Return shares since the last call, and memory in GiB now, by the names of scalars.
 
         ``cpu_cores`` is the mean number of cores that this process kept busy, ``cpu_machine`` the
-        share of all cores that were, ``memory_machine_gib`` what all processes use. Of several GPUs
-        it is the mean share and all memory.
+        share of all cores that were, ``memory_machine_gib`` what all processes use.
         """
         before, cpu_before, machine_before = self._time, self._cpu, self._machine
         self._time, self._cpu, self._machine = time.monotonic(), _cpu_seconds(), _machine_ticks()
@@ -44,20 +41,25 @@ class Utilization:
             rows = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
             kib = {name: int(rest.split()[0]) for name, _, rest in (r.partition(":") for r in rows)}
             values["memory_machine_gib"] = (kib["MemTotal"] - kib["MemAvailable"]) * 1024 / _GIB
-        return values | self.measure_gpus()
+        return values
 
-    def measure_gpus(self) -> dict[str, float]:
-        """Return the mean share and all memory of this task's GPUs now, those that CUDA may use."""
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        if self._smi is None or visible in ("", "-1"):
-            return {}
-        command = [self._smi, *_QUERY, *([f"--id={visible}"] if visible else [])]
-        with suppress(OSError, ValueError, subprocess.SubprocessError, ZeroDivisionError):
-            done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
-            rows = [[float(cell) for cell in line.split(",")] for line in done.stdout.splitlines()]
-            shares, used = zip(*rows, strict=True)
-            return {"gpu": sum(shares) / len(shares) / 100, "gpu_memory_gib": sum(used) / 1024}
+
+def measure_gpus() -> dict[str, float]:
+    """Return the mean share and all memory of this task's GPUs now, those that CUDA may use.
+
+    It takes up to 5 seconds, if ``nvidia-smi`` does not respond.
+    """
+    smi = shutil.which("nvidia-smi", path=f"{os.environ.get('PATH', os.defpath)}:{_DRIVER_FOLDER}")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if smi is None or visible in ("", "-1"):
         return {}
+    command = [smi, *_QUERY, *([f"--id={visible}"] if visible else [])]
+    with suppress(OSError, ValueError, subprocess.SubprocessError):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+        rows = [[float(cell) for cell in line.split(",")] for line in done.stdout.splitlines()]
+        shares, used = zip(*rows, strict=True)  # ValueError without GPUs
+        return {"gpu": sum(shares) / len(shares) / 100, "gpu_memory_gib": sum(used) / 1024}
+    return {}
 
 
 def _cpu_seconds() -> float:
