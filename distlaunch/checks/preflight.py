@@ -39,6 +39,7 @@ from distlaunch.image.plan import BuildStrategy
 from distlaunch.image.recipe import read_recipe
 from distlaunch.image.registry import RegistryUnreachable
 from distlaunch.job import machine_catalogue, vertex
+from distlaunch.job.choices import job_choices
 from distlaunch.job.vertex.view import job_request
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def run_checks(
 def _left_out(launch: LaunchRequest) -> Iterator[Problem]:
     """Yield the machines that are not tried in a region, as it does not offer them."""
     tried = [choice.job for choice in launch.choices]
-    for job in launch.job.choices:
+    for job in job_choices(launch.job):
         if job not in tried:
             machines = job_request(replace(launch, job=job)).machines
             what = f"{machines} is not tried in {job.region}, which does not offer it for training"

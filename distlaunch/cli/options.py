@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
@@ -81,10 +82,19 @@ replace_retired = click.option(
     is_flag=True,
     help="Replace retired accelerators of --config FILE by the first of their replacements.",
 )
+
+
+def _check_amount(_: click.Context, __: click.Parameter, amount: float | None) -> float | None:
+    if amount is not None and not math.isfinite(amount):
+        raise click.BadParameter(f"{amount} is not an amount")
+    return amount
+
+
 max_cost = click.option(
     "--max-cost",
     metavar="AMOUNT",
     type=click.FloatRange(min=0, min_open=True),
+    callback=_check_amount,
     help="Refuse a job that may cost more up to its timeout (default: scheduling.max_cost).",
 )
 _LAUNCH_OPTIONS = (

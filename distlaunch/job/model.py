@@ -399,27 +399,17 @@ class Job:
         return self.engine == "slurm"
 
     @property
-    def choices(self) -> tuple[Job, ...]:
-        """The jobs to try: this one, then those on other machines and in other regions."""
-        scheduling = self.scheduling
-        if self.is_on_slurm or not scheduling.may_move:
-            return (self,)
+    def clusters(self) -> tuple[Cluster, ...]:
+        """Its cluster, and then that on each of the other machines that may be tried."""
         clusters = [self.cluster]
-        for machines in scheduling.machines:
-            cluster = self.cluster.with_machines(machines)
-            clusters += [] if cluster in clusters else [cluster]
-        regions = tuple(dict.fromkeys((self.region, *scheduling.regions)))
-        pairs = [(region, cluster) for region in regions for cluster in clusters]
-        if scheduling.on_stockout == "next-region":
-            pairs = [(region, cluster) for cluster in clusters for region in regions]
-        others = replace(self, reservation=None)  # which is of the first machines
-        moved = (replace(others, region=region, cluster=cluster) for region, cluster in pairs[1:])
-        return (self, *moved)
+        if self.scheduling.may_move and not self.is_on_slurm:
+            clusters += map(self.cluster.with_machines, self.scheduling.machines)
+        return tuple(each for n, each in enumerate(clusters) if each not in clusters[:n])
 
     @property
     def has_gpus(self) -> bool:
         """Whether machines that it may run on have GPUs, so that its image needs CUDA."""
-        return any(choice.cluster.has_gpus for choice in self.choices)
+        return any(cluster.has_gpus for cluster in self.clusters)
 
     @property
     def main(self) -> tuple[str, ...]:

@@ -106,7 +106,7 @@ class Launched(NamedTuple):
     @property
     def choice(self) -> Choice:
         """The machines and the region of the job."""
-        return self.choices[self.record.choice]
+        return _choice_of(self.record, self.choices)
 
     @property
     def others(self) -> tuple[Choice, ...]:
@@ -359,7 +359,7 @@ class Launcher:
         except DistlaunchError as error:
             raise DistlaunchError(f"{error}; nothing was submitted") from None
         try:
-            request = choices[record.choice].request(record.launch_id)
+            request = _choice_of(record, choices).request(record.launch_id)
             created = self.engine.create(request, may_exist=may_exist)
         except KeyboardInterrupt:
             self._show(
@@ -397,6 +397,11 @@ class Launcher:
 
     def _show(self, text: str, level: Level = "info") -> None:
         self._on_event(Notice(text, level))
+
+
+def _choice_of(record: Record, choices: tuple[Choice, ...]) -> Choice:
+    """Return where a job is; the last choice if the record's, which was edited, does not exist."""
+    return choices[min(record.choice, len(choices) - 1)]
 
 
 @contextmanager

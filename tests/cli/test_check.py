@@ -194,7 +194,8 @@ def test_a_job_that_may_cost_more_than_allowed_is_refused(offline, check):
     assert "warning: timeout shortened from 10 h to " in fitting.err
     timeout = int(json.loads(fitting.out)["jobSpec"]["scheduling"]["timeout"].removesuffix("s"))
     assert 3600 < timeout < 36000
-    assert offline("--max-cost=0").code == 2
+    for amount in ("0", "nan", "inf"):
+        assert offline(f"--max-cost={amount}", "--fit-timeout").code == 2
     assert "--fit-timeout needs a limit" in offline("--fit-timeout").err
 
 
@@ -256,4 +257,7 @@ def test_a_job_that_is_submitted_again_keeps_the_limit(check, project):
         refused = check(*at, "--max-cost=20", command="resubmit")
         assert refused.code == 1
         assert "--max-cost: the price for its timeout of 10 h is " in refused.err
+        ignored = check(*at, "--set=scheduling.max_cost=20", command="resubmit")
+        assert ignored.code == 2
+        assert "a job that exists takes --max-cost" in ignored.err
         assert check(*at, "--max-cost=100", command="resubmit").code == 0
