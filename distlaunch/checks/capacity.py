@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from distlaunch.checks.problem import error, warning
 from distlaunch.job import reservation
-from distlaunch.text import join_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from distlaunch.checks.problem import Problem
     from distlaunch.job.vertex.view import JobRequest
@@ -33,12 +32,3 @@ def problems(request: JobRequest) -> Iterator[Problem]:
         if region and request.region and region != request.region:
             what = f"{name} is in {region}, and the job in {request.region}"
             yield error("reservation-region", "reservation", what, f"write region: {region}")
-
-
-def move_problems(request: JobRequest, others: Sequence[JobRequest]) -> Iterator[Problem]:
-    """Yield that a job cannot be moved from a persistent resource to other choices."""
-    if request.persistent_resource and others:
-        places = join_names([f"{each.machines} in {each.region}" for each in others], "or")
-        what = f"{request.persistent_resource} has no {places}"
-        remedy = "remove scheduling.regions and scheduling.machines"
-        yield error("persistent-resource-moves", "persistent_resource", what, remedy)

@@ -81,11 +81,13 @@ def up(
     content = launch.request("machines", image=None)
     body = persistent_resource.build_body(name, content, content[request.spec])
     facts = _facts({**body, "name": name}, job.project, job.region)
-    an_hour, a_day = _price(facts, _HOUR), _price(facts, _DAY)
+    price = _price(facts, _HOUR)
+    if facts["an_hour"] is not None:
+        price += f" an hour, {_price(facts, _DAY)} a day"
     console.log(
         f"persistent resource {name} in {job.region}, project {job.project}\n"
         f"machines   {facts['machines']}\n"
-        f"price      {an_hour} an hour, {a_day} a day, until you take it down; without boot disks"
+        f"price      {price}, until you take it down; without boot disks"
     )
     if dry_run:
         console.log(f"dry run: nothing was sent; this would create persistent resource {name}:")
@@ -175,6 +177,8 @@ def _wait(console: Console, what: str, engine: Engine, is_done: Callable[[], boo
     from distlaunch.engines.vertex.client import is_loopback
     from distlaunch.text import duration
 
+    if is_done():
+        return
     console.log(what)
     start = time.monotonic()
     while not is_done():

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.errors import Diagnostic, JobFileError
 from distlaunch.files import display_path
 from distlaunch.job import reduction_server
-from distlaunch.job.model import POOL_ROLES, Job, project_name
+from distlaunch.job.model import Job
+from distlaunch.job.names import project_name
 from distlaunch.job.overrides import Override, job_data, override
 from distlaunch.job.schema import JobSection
+from distlaunch.job.tasks import POOL_ROLES
 from distlaunch.job.validation import validate
 from distlaunch.job.vertex import SPECS, collection
 from distlaunch.job.yaml_document import Document, YamlProblem, job_file_error, read_document

@@ -27,12 +27,6 @@ class PricedChoice(NamedTuple):
 
     request: JobRequest
     cost: Cost
-    machines_index: int | None = None  # in ``scheduling.machines``; None for the cluster's own
-
-    def where(self, key: str) -> str:
-        """Return the key of the job file that sets what a key of the cluster does."""
-        is_own = self.machines_index is None or not key.startswith("cluster.")
-        return key if is_own else f"scheduling.machines.{self.machines_index}"
 
 
 def price_choices(
@@ -42,15 +36,10 @@ def price_choices(
 
     `prices` is the user's price file; None for that in the project's folder, if any.
     """
-    own, machines = launch.job.cluster, launch.job.scheduling.machines
-    others = [own.with_machines(each) for each in machines]
     priced = []
-    for choice in launch.choices:
-        request, cluster = job_request(choice), choice.job.cluster
+    for request in map(job_request, launch.choices):
         book = load_prices(request, launch.folder, prices)
-        cost = estimate_cost(request, catalogue, book)
-        index = None if cluster == own else others.index(cluster)
-        priced.append(PricedChoice(request, cost, index))
+        priced.append(PricedChoice(request, estimate_cost(request, catalogue, book)))
     return tuple(priced)
 
 

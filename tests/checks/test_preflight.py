@@ -5,8 +5,9 @@ import socket
 
 import pytest
 
-from distlaunch.checks import preflight
-from distlaunch.checks.preflight import CheckOptions, check_image, run_checks
+from distlaunch.checks import image_check
+from distlaunch.checks.image_check import check_image
+from distlaunch.checks.preflight import CheckOptions, run_checks
 from distlaunch.checks.report import format_plan
 
 IMAGE = "image={uri: 'us-docker.pkg.dev/mine-1234/training/digits:1'}"
@@ -70,7 +71,7 @@ def test_an_unreachable_registry_is_a_warning(plain, repository):
 
 
 def test_a_silent_registry_does_not_delay_the_checks(plain, monkeypatch):
-    monkeypatch.setattr(preflight, "_REGISTRY_TIMEOUT", 0.1)
+    monkeypatch.setattr(image_check, "_REGISTRY_TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as server:
         host = f"localhost:{server.getsockname()[1]}"
         repository, base = f"{host}/unused/digits", f"{host}/base"

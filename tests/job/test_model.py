@@ -6,15 +6,8 @@ from hypothesis import strategies as st
 
 from distlaunch.errors import UsageError
 from distlaunch.job.choices import job_choices
-from distlaunch.job.model import (
-    Cluster,
-    Job,
-    Machine,
-    MachineChoice,
-    Pool,
-    Scheduling,
-    Task,
-)
+from distlaunch.job.model import Cluster, Job, Machine, MachineChoice, Pool, Scheduling
+from distlaunch.job.tasks import Task
 
 SMALL = Machine("n1-standard-4")
 BIG = Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1)

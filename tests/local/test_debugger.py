@@ -11,7 +11,7 @@ from itertools import count
 
 import pytest
 
-from distlaunch.job.model import Task
+from distlaunch.job.tasks import Task
 from distlaunch.local import stop_policy
 from distlaunch.local.debugger import Debugger
 from distlaunch.local.stop_policy import Done, Ended, Policy

@@ -19,7 +19,7 @@ from distlaunch.engines.vertex.log_query import without_trial
 from distlaunch.errors import GoogleError, UsageError
 from distlaunch.job import vertex
 from distlaunch.job.launch import LAUNCH_LABEL, change_job_dir
-from distlaunch.job.model import job_name
+from distlaunch.job.names import job_name
 from distlaunch.job.vertex import fields
 
 if TYPE_CHECKING:
