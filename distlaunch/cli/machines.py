@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from distlaunch.submit.lookup import JobLocator
     from distlaunch.ui.console import Console
 
-_UNUSED: dict[str, Any] = {field.name: None for field in fields(options.LaunchOptions)}
-_UNUSED["program_args"] = ()
 _INTERVALS = (10.0, 0.2)  # seconds between calls to Google, and to the emulator
 _HOUR = 3600.0
 _DAY = 24 * _HOUR
@@ -67,7 +64,7 @@ def up(
     from distlaunch.job.vertex.view import job_request
     from distlaunch.submit.lookup import engine_of
 
-    launch, _ = options.load_launch(options.LaunchOptions.of({**_UNUSED, **given}))
+    launch, _ = options.load_launch(options.LaunchOptions(**given))
     job, request, console = launch.job, job_request(launch), settings.console()
     if job.is_on_slurm:
         raise UsageError("engine: slurm: persistent resources are Vertex AI's")
@@ -81,13 +78,10 @@ def up(
     content = launch.request("machines", image=None)
     body = persistent_resource.build_body(name, content, content[request.spec])
     facts = _facts({**body, "name": name}, job.project, job.region)
-    price = _price(facts, _HOUR)
-    if facts["an_hour"] is not None:
-        price += f" an hour, {_price(facts, _DAY)} a day"
     console.log(
         f"persistent resource {name} in {job.region}, project {job.project}\n"
         f"machines   {facts['machines']}\n"
-        f"price      {price}, until you take it down; without boot disks"
+        f"price      {_running_price(facts)}, until you take it down; without boot disks"
     )
     if dry_run:
         console.log(f"dry run: nothing was sent; this would create persistent resource {name}:")
@@ -213,6 +207,12 @@ def _facts(resource: Mapping[str, Any], project: str, region: str) -> dict[str, 
         "currency": cost.currency,
         "is_estimate": cost.is_estimate,
     }
+
+
+def _running_price(facts: Mapping[str, Any]) -> str:
+    if facts["an_hour"] is None:
+        return _price(facts, _HOUR)
+    return f"{_price(facts, _HOUR)} an hour, {_price(facts, _DAY)} a day"
 
 
 def _price(facts: Mapping[str, Any], seconds: float) -> str:

@@ -148,22 +148,22 @@ _FOLLOW_OPTIONS = (
 class LaunchOptions:
     """The values of `launch_options`."""
 
-    name: str | None
-    project: str | None
-    region: str | None
-    endpoint: str | None
-    engine: str | None
-    overrides: tuple[str, ...]
-    as_json: bool
-    job_dir: str | None
-    config: Path | None
-    replace_retired: bool
-    image: str | None
-    catalogue: Path | None
-    prices: Path | None
-    max_cost: float | None
-    fit_timeout: bool
-    program_args: tuple[str, ...]
+    name: str | None = None
+    project: str | None = None
+    region: str | None = None
+    endpoint: str | None = None
+    engine: str | None = None
+    overrides: tuple[str, ...] = ()
+    as_json: bool = False
+    job_dir: str | None = None
+    config: Path | None = None
+    replace_retired: bool = False
+    image: str | None = None
+    catalogue: Path | None = None
+    prices: Path | None = None
+    max_cost: float | None = None
+    fit_timeout: bool = False
+    program_args: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
@@ -281,14 +281,15 @@ def _with_fitting_timeout(
         return launch  # the check refuses the limit
     catalogue = machine_catalogue.of_project(launch.folder, options.catalogue)
     choices = price.price_choices(launch, catalogue, options.prices)
-    fitting = price.fit_timeout(launch, choices)
-    before, after = choices[0].request.timeout, fitting.job.scheduling.timeout
-    if fitting is not launch and after is not None:
-        notes.append(
-            f"timeout shortened from {duration(before)} to {duration(after)}, for a price of at "
-            f"most {max_cost:g} {choices[0].cost.currency}"
-        )
-    return fitting
+    before, after = choices[0].request.timeout, price.fitting_timeout(choices, max_cost)
+    if after is None or after >= before:
+        return launch
+    notes.append(
+        f"timeout shortened from {duration(before)} to {duration(after)}, for a price of at most "
+        f"{max_cost:g} {choices[0].cost.currency}"
+    )
+    shorter = replace(launch.job.scheduling, timeout=after)
+    return replace(launch, job=replace(launch.job, scheduling=shorter))
 
 
 def with_gcloud_defaults(job: Job) -> Job:

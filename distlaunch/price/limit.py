@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -54,19 +53,11 @@ def affordable_timeout(cost: Cost, max_cost: float) -> int | None:
     return seconds - seconds % _SHORTEST if seconds >= _SHORTEST else None
 
 
-def fit_timeout(launch: LaunchRequest, choices: Sequence[PricedChoice]) -> LaunchRequest:
-    """Return a launch with a timeout with which none of its choices costs more than allowed.
+def fitting_timeout(choices: Sequence[PricedChoice], max_cost: float) -> int | None:
+    """Return the seconds of a timeout with which no choice costs more than allowed.
 
-    A timeout that is short enough is kept, and so is one if a price is unknown or none is long
-    enough: the check reports that.
+    None is returned if a price is unknown or no timeout is short enough: the check reports that.
     """
-    scheduling = launch.job.scheduling
-    if scheduling.max_cost is None:
-        return launch
-    fitting = [affordable_timeout(choice.cost, scheduling.max_cost) for choice in choices]
+    fitting = [affordable_timeout(choice.cost, max_cost) for choice in choices]
     known = [seconds for seconds in fitting if seconds is not None]
-    shortest = min(known, default=0)
-    if len(known) < len(fitting) or shortest >= choices[0].request.timeout:
-        return launch
-    shorter = replace(scheduling, timeout=shortest)
-    return replace(launch, job=replace(launch.job, scheduling=shorter))
+    return min(known) if len(known) == len(fitting) else None
