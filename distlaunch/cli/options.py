@@ -262,34 +262,11 @@ def load_launch(options: LaunchOptions) -> tuple[LaunchRequest, list[str]]:
     if words and not words[0].startswith("-"):
         notes.append(f"{words[0]!r} after '--' is passed to the job's program as an argument")
     if options.fit_timeout:
-        request = _with_fitting_timeout(request, options, notes)
+        from distlaunch.price import fit_timeout
+
+        request, note = fit_timeout(request, options.prices)
+        notes += [note] if note else []
     return request, notes
-
-
-def _with_fitting_timeout(
-    launch: LaunchRequest, options: LaunchOptions, notes: list[str]
-) -> LaunchRequest:
-    """Return a launch with a timeout that ``scheduling.max_cost`` pays for, and note a change."""
-    from distlaunch import price
-    from distlaunch.job import machine_catalogue
-    from distlaunch.text import duration
-
-    max_cost = launch.job.scheduling.max_cost
-    if max_cost is None:
-        raise UsageError("--fit-timeout needs a limit: add --max-cost or scheduling.max_cost")
-    if launch.job.is_on_slurm:
-        return launch  # the check refuses the limit
-    catalogue = machine_catalogue.of_project(launch.folder, options.catalogue)
-    choices = price.price_choices(launch, catalogue, options.prices)
-    before, after = choices[0].request.timeout, price.fitting_timeout(choices, max_cost)
-    if after is None or after >= before:
-        return launch
-    notes.append(
-        f"timeout shortened from {duration(before)} to {duration(after)}, for a price of at most "
-        f"{max_cost:g} {choices[0].cost.currency}"
-    )
-    shorter = replace(launch.job.scheduling, timeout=after)
-    return replace(launch, job=replace(launch.job, scheduling=shorter))
 
 
 def with_gcloud_defaults(job: Job) -> Job:

@@ -2,7 +2,7 @@
 
 from distlaunch.price.book import load_prices
 from distlaunch.price.costs import Cost, cost_so_far, estimate_cost
-from distlaunch.price.limit import PricedChoice, fitting_timeout, price_choices
+from distlaunch.price.limit import PricedChoice, fit_timeout, price_choices
 from distlaunch.price.machine_options import MachineOption, compare_machines, format_options
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "compare_machines",
     "cost_so_far",
     "estimate_cost",
-    "fitting_timeout",
+    "fit_timeout",
     "format_options",
     "load_prices",
     "price_choices",

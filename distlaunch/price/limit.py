@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
+from distlaunch.errors import UsageError
+from distlaunch.job.machine_catalogue import of_project
 from distlaunch.job.vertex.view import job_request
 from distlaunch.price.book import load_prices
 from distlaunch.price.costs import estimate_cost
+from distlaunch.text import duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,3 +65,20 @@ def fitting_timeout(choices: Sequence[PricedChoice], max_cost: float) -> int | N
     fitting = [affordable_timeout(choice.cost, max_cost) for choice in choices]
     known = [seconds for seconds in fitting if seconds is not None]
     return min(known) if len(known) == len(fitting) else None
+
+
+def fit_timeout(launch: LaunchRequest, prices: Path | None) -> tuple[LaunchRequest, str]:
+    """Return a launch with a timeout that its limit pays for, and a note if it was changed."""
+    scheduling = launch.job.scheduling
+    if scheduling.max_cost is None:
+        raise UsageError("--fit-timeout needs a limit: add --max-cost or scheduling.max_cost")
+    if launch.job.is_on_slurm:
+        return launch, ""  # the check refuses the limit
+    choices = price_choices(launch, of_project(launch.folder, launch.catalogue), prices)
+    before, after = choices[0].request.timeout, fitting_timeout(choices, scheduling.max_cost)
+    if after is None or after >= before:
+        return launch, ""
+    limit = f"{scheduling.max_cost:g} {choices[0].cost.currency}"
+    note = f"timeout shortened from {duration(before)} to {duration(after)}, for at most {limit}"
+    shorter = replace(scheduling, timeout=after)
+    return replace(launch, job=replace(launch.job, scheduling=shorter)), note

@@ -23,6 +23,7 @@ from distlaunch.job.model import (
     Scheduling,
     Tuning,
 )
+from distlaunch.price.limit import fitting_timeout
 
 KNOWN = machine_catalogue.bundled()
 LARGE = MachineChoice(Machine("n1-standard-32"))
@@ -44,7 +45,7 @@ def launch(timeout, max_cost, machines=(), tuning=None):
 )
 def test_the_longest_timeout_that_the_limit_pays_for(timeout, max_cost, machines, tuning):
     asked = launch(timeout, max_cost, machines, tuning)
-    fitting = price.fitting_timeout(price.price_choices(asked, KNOWN), max_cost)
+    fitting = fitting_timeout(price.price_choices(asked, KNOWN), max_cost)
     limit, seconds = Decimal(str(max_cost)), fitting or timeout
     fitted = launch(seconds, max_cost, machines, tuning)
     highest = max(choice.cost.up_to_timeout for choice in price.price_choices(fitted, KNOWN))
@@ -56,10 +57,10 @@ def test_the_longest_timeout_that_the_limit_pays_for(timeout, max_cost, machines
 
 def test_an_unknown_price_or_one_of_nothing_shortens_nothing():
     unknown = launch(3600, 0.01, (MachineChoice(Machine("x9-mega-4")),))
-    assert price.fitting_timeout(price.price_choices(unknown, KNOWN), 0.01) is None
+    assert fitting_timeout(price.price_choices(unknown, KNOWN), 0.01) is None
     warm = launch(3600, 0.01)
     warm = replace(warm, job=replace(warm.job, persistent_resource="warm"))
-    assert price.fitting_timeout(price.price_choices(warm, KNOWN), 0.01) is None
+    assert fitting_timeout(price.price_choices(warm, KNOWN), 0.01) is None
 
 
 def test_a_price_just_above_the_limit_does_not_look_like_it():
