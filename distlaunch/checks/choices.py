@@ -32,12 +32,12 @@ def problems(
     is_bundled: bool,
 ) -> Iterator[Problem]:
     """Yield the problems of each choice's machines, and those of the list."""
-    choices, regions = launch.choices, launch.next_regions
+    choices = launch.choices
     requests = [job_request(choice) for choice in choices]
     for choice, request in zip(choices, requests, strict=True):
         found = (
             *machines.problems(request, catalogue, today),
-            *limits.problems(request, catalogue, regions),
+            *limits.problems(request, catalogue, is_moved=choice.job.region != launch.job.region),
             *gpus.problems(launch, request, catalogue, runtime, today),
             *gpus.unequal(request, is_bundled=is_bundled),
         )

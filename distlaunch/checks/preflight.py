@@ -52,8 +52,7 @@ class CheckOptions:
     offline: bool = False  # contacts neither Google nor a registry
     run: bool = False  # trains one step on this machine
     compare: bool = False  # lists other machines
-    catalogue: Path | None = None  # the user's; None for that in the project's folder, if any
-    prices: Path | None = None  # likewise
+    prices: Path | None = None  # the user's; None for those in the project's folder, if any
 
 
 def run_checks(
@@ -69,8 +68,8 @@ def run_checks(
 
         return slurm.run_checks(launch, offline=options.offline, run=options.run)
     request, today = job_request(launch), date.today()  # noqa: DTZ011 - the user's date
-    catalogue = machine_catalogue.of_project(launch.folder, options.catalogue)
-    prices = price.price_choices(launch, catalogue, options.prices)
+    catalogue = machine_catalogue.of_project(launch.folder, launch.catalogue)
+    prices = price.price_choices(launch, options.prices)
     problems = list(required_fields.problems(launch))
     if session is None and not options.offline and not launch.is_for_emulator:
         session = _connect(launch, problems)
@@ -130,8 +129,7 @@ def skip_checks(launch: LaunchRequest, options: CheckOptions) -> Report:
         location = f"on Slurm, in {launch.job.slurm.folder or 'no folder'}"
         report = replace(report, engine="slurm", location=location)
     else:
-        catalogue = machine_catalogue.of_project(launch.folder, options.catalogue)
-        prices = price.price_choices(launch, catalogue, options.prices)
+        prices = price.price_choices(launch, options.prices)
         report = replace(report, image=check_image(launch).plan, choices=prices)
     return replace(report, problems=_sorted(cost_limit.problems(launch, report.choices), launch))
 

@@ -213,7 +213,7 @@ def check_launch(
 def _check(launch: LaunchRequest, options: SubmitOptions, engine: Engine | None) -> Report:
     from distlaunch.checks.preflight import CheckOptions, run_checks, skip_checks
 
-    scope = CheckOptions(catalogue=options.catalogue, prices=options.prices)
+    scope = CheckOptions(prices=options.prices)
     if options.no_check:
         return skip_checks(launch, scope)
     return run_checks(launch, scope, session=getattr(engine, "session", None))

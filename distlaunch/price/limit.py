@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.job.launch import LaunchRequest
-    from distlaunch.job.machine_catalogue import Catalogue
     from distlaunch.job.vertex.view import JobRequest
     from distlaunch.price.costs import Cost
 
@@ -32,14 +31,12 @@ class PricedChoice(NamedTuple):
     cost: Cost
 
 
-def price_choices(
-    launch: LaunchRequest, catalogue: Catalogue, prices: Path | None = None
-) -> tuple[PricedChoice, ...]:
+def price_choices(launch: LaunchRequest, prices: Path | None = None) -> tuple[PricedChoice, ...]:
     """Return the machines and regions that a launch may try, in their order.
 
     `prices` is the user's price file; None for that in the project's folder, if any.
     """
-    priced = []
+    catalogue, priced = of_project(launch.folder, launch.catalogue), []
     for request in map(job_request, launch.choices):
         book = load_prices(request, launch.folder, prices)
         priced.append(PricedChoice(request, estimate_cost(request, catalogue, book)))
@@ -74,7 +71,7 @@ def fit_timeout(launch: LaunchRequest, prices: Path | None) -> tuple[LaunchReque
         raise UsageError("--fit-timeout needs a limit: add --max-cost or scheduling.max_cost")
     if launch.job.is_on_slurm:
         return launch, ""  # the check refuses the limit
-    choices = price_choices(launch, of_project(launch.folder, launch.catalogue), prices)
+    choices = price_choices(launch, prices)
     before, after = choices[0].request.timeout, fitting_timeout(choices, scheduling.max_cost)
     if after is None or after >= before:
         return launch, ""

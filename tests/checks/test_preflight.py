@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 
 import pytest
 
@@ -14,8 +15,9 @@ IMAGE = "image={uri: 'us-docker.pkg.dev/mine-1234/training/digits:1'}"
 GPUS = "cluster={chief: {machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: 3}}}"
 
 
-def report(project, *overrides, **options):
-    return run_checks(project.order(*overrides), CheckOptions(offline=True, **options))
+def report(project, *overrides, catalogue=None, **options):
+    launch = replace(project.order(*overrides), catalogue=catalogue)
+    return run_checks(launch, CheckOptions(offline=True, **options))
 
 
 def codes(project, *overrides, **options):

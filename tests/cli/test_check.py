@@ -250,6 +250,18 @@ def test_each_choice_of_machines_and_regions_is_shown_with_its_price(offline, ch
     )
 
 
+def test_each_region_to_which_a_job_may_be_moved_is_checked_once(offline):
+    board = "--set=tensorboard=projects/123/locations/us-central1/tensorboards/456"
+    account = "--set=service_account=a@demo-project.iam.gserviceaccount.com"
+    regions = "--set=scheduling.regions=[us-east4, us-west9]"
+    machines = "--set=scheduling.machines=[{machine: n1-standard-16}]"
+    found = json.loads(offline(board, account, regions, machines, "--json").out)["problems"]
+    moves = [each["what"] for each in found if each["code"] == "tensorboard-region"]
+    assert [what.rpartition(" ")[2] for what in moves] == ["us-east4", "us-west9"]
+    [unknown] = [each["where"] for each in found if each["code"] == "region-unknown"]
+    assert unknown.endswith("scheduling.regions")
+
+
 def test_a_job_that_is_submitted_again_keeps_the_limit(check, project):
     with Emulator(project_dir=project) as emulator:
         at = ("--endpoint", emulator.url, "--detach", "--new")

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from distlaunch import price
 from distlaunch.checks.cost_limit import price_problem
-from distlaunch.job import machine_catalogue
 from distlaunch.job.launch import LaunchRequest
 from distlaunch.job.model import (
     Cluster,
@@ -25,7 +24,6 @@ from distlaunch.job.model import (
 )
 from distlaunch.price.limit import fitting_timeout
 
-KNOWN = machine_catalogue.bundled()
 LARGE = MachineChoice(Machine("n1-standard-32"))
 TRIALS = Tuning("accuracy", "maximize", {"rate": RangeParameter(0, 1)}, 5, 2)
 
@@ -45,10 +43,10 @@ def launch(timeout, max_cost, machines=(), tuning=None):
 )
 def test_the_longest_timeout_that_the_limit_pays_for(timeout, max_cost, machines, tuning):
     asked = launch(timeout, max_cost, machines, tuning)
-    fitting = fitting_timeout(price.price_choices(asked, KNOWN), max_cost)
+    fitting = fitting_timeout(price.price_choices(asked), max_cost)
     limit, seconds = Decimal(str(max_cost)), fitting or timeout
     fitted = launch(seconds, max_cost, machines, tuning)
-    highest = max(choice.cost.up_to_timeout for choice in price.price_choices(fitted, KNOWN))
+    highest = max(choice.cost.up_to_timeout for choice in price.price_choices(fitted))
     if fitting is None:
         assert highest / timeout * 60 > limit
     else:
@@ -57,14 +55,14 @@ def test_the_longest_timeout_that_the_limit_pays_for(timeout, max_cost, machines
 
 def test_an_unknown_price_or_one_of_nothing_shortens_nothing():
     unknown = launch(3600, 0.01, (MachineChoice(Machine("x9-mega-4")),))
-    assert fitting_timeout(price.price_choices(unknown, KNOWN), 0.01) is None
+    assert fitting_timeout(price.price_choices(unknown), 0.01) is None
     warm = launch(3600, 0.01)
     warm = replace(warm, job=replace(warm.job, persistent_resource="warm"))
-    assert fitting_timeout(price.price_choices(warm, KNOWN), 0.01) is None
+    assert fitting_timeout(price.price_choices(warm), 0.01) is None
 
 
 def test_a_price_just_above_the_limit_does_not_look_like_it():
-    [choice] = price.price_choices(launch(36_000, None), KNOWN)
+    [choice] = price.price_choices(launch(36_000, None))
     problem = price_problem(choice.cost, float(choice.cost.up_to_timeout) - 1e-4)
     in_all, allowed = problem.what.partition(" is ")[2].split(", above ")
     assert in_all != allowed
