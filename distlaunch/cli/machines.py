@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from distlaunch.cli.settings import Settings
     from distlaunch.engines.api import Engine
     from distlaunch.engines.vertex.persistent_resources import PersistentResources
+    from distlaunch.job.vertex.view import JobRequest
     from distlaunch.submit.lookup import JobLocator
     from distlaunch.ui.console import Console
 
@@ -59,8 +60,8 @@ def up(
     plan has the price of an hour. Ctrl-C does not stop the machines from coming up.
     """
     from distlaunch.checks.required_fields import no_project, no_region
-    from distlaunch.job import persistent_resource
     from distlaunch.job.model import PERSISTENT_RESOURCE_ID
+    from distlaunch.job.persistent_resource import build_body
     from distlaunch.job.vertex.view import job_request
     from distlaunch.submit.lookup import engine_of
 
@@ -76,7 +77,7 @@ def up(
     if not re.fullmatch(PERSISTENT_RESOURCE_ID, name, re.ASCII):
         raise UsageError(f"{name!r} is not an id: at most 63 of a-z, 0-9 and -, a letter first")
     content = launch.request("machines", image=None)
-    body = persistent_resource.build_body(name, content, content[request.spec])
+    body = build_body(name, content, content[request.spec])
     facts = _facts({**body, "name": name}, job.project, job.region)
     console.log(
         f"persistent resource {name} in {job.region}, project {job.project}\n"
@@ -87,9 +88,26 @@ def up(
         console.log(f"dry run: nothing was sent; this would create persistent resource {name}:")
         show_json(body)
         return 0
-    engine, resources = _connect(engine_of(launch, console.log))
+    return _start(
+        console, engine_of(launch, console.log), request, name, body, is_confirmed=is_confirmed
+    )
+
+
+def _start(
+    console: Console,
+    engine: Engine,
+    request: JobRequest,
+    name: str,
+    body: Mapping[str, Any],
+    *,
+    is_confirmed: bool,
+) -> int:
+    """Start machines unless they exist, wait until they are up, and return the exit code."""
+    from distlaunch.job.persistent_resource import shortages
+
+    engine, resources = _connect(engine)
     if existing := resources.get(name):
-        short = persistent_resource.shortages(existing, request.pools, request.trials_at_once)
+        short = shortages(existing, request.pools, request.trials_at_once)
         if any(each.needed > each.most for each in short):
             remedy = f"pass another ID, or run 'distlaunch machines down {name}' first"
             raise DistlaunchError(f"{name} exists, with other machines", remedy=remedy)
