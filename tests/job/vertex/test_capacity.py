@@ -125,6 +125,8 @@ def test_google_s_file_wins_over_the_job_file_and_an_option_over_both(load, tmp_
     job = load(both, config=config, overrides=options)
     assert affinities(job) == [specific(FULL)]
     assert sent(job)["jobSpec"]["persistentResourceId"] == "other"
+    without = load(both, config=config, overrides=["persistent_resource="])
+    assert "persistentResourceId" not in sent(without)["jobSpec"]
 
 
 def test_a_persistent_resource_has_the_machines_of_all_trials_at_once(load):
