@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.checks import capacity
 from distlaunch.checks.problem import error, warning
+from distlaunch.job import reservation
 from distlaunch.job.vertex.fields import DEFAULT_TIMEOUT
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def problems(
     yield from _scheduling_problems(request)
     yield from _resource_problems(request, is_moved=is_moved)
     yield from _tracking_problems(request)
-    yield from capacity.problems(request)
+    yield from _capacity_problems(request)
     if request.search is not None:
         yield from _tuning_problems(request.search)
 
@@ -175,6 +175,26 @@ def _resource_problems(request: JobRequest, *, is_moved: bool) -> Iterator[Probl
             message = f"{value} is in {match['region']}, and the job in {request.region}"
             remedy = f"use one in {request.region}; '{shell}' lists them"
             yield error(region_code, key, message, remedy)
+
+
+def _capacity_problems(request: JobRequest) -> Iterator[Problem]:
+    """Yield the settings that a reservation or a persistent resource excludes.
+
+    https://docs.cloud.google.com/vertex-ai/docs/training/use-reservations
+    """
+    strategy, resource = request.strategy, request.persistent_resource
+    if request.reservations and (resource or strategy != "STANDARD"):
+        other = "persistent_resource" if resource else "scheduling.strategy"
+        what = f"cannot be used with {other}: {resource or strategy}"
+        yield error("reservation-conflict", "reservation", what, f"remove it, or {other}")
+    elif resource and strategy != "STANDARD":
+        what = f"its machines are up, so that {strategy} has no effect"
+        yield warning("strategy-ignored", "scheduling.strategy", what, "remove it")
+    for name in request.reservations:
+        region = reservation.region_of(name)
+        if region and request.region and region != request.region:
+            what = f"{name} is in {region}, and the job in {request.region}"
+            yield error("reservation-region", "reservation", what, f"write region: {region}")
 
 
 def _tuning_problems(search: Mapping[str, Any]) -> Iterator[Problem]:
