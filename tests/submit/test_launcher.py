@@ -127,7 +127,7 @@ def test_a_record_with_a_choice_that_does_not_exist_is_resumed(
     healthy, launch, python, tmp_path, records
 ):
     folder = write_project(tmp_path / "digits-edited")
-    kill_submit(python, folder, healthy, MOMENTS - 1, "--", "600")
+    kill_submit(python, folder, healthy, MOMENTS - 4, "--", "600")
     [path] = folder.glob(".distlaunch/jobs/*.json")
     path.write_text(json.dumps(records(folder)[0] | {"choice": 7, "resource": None}))
     done = launch(healthy, folder.name)
