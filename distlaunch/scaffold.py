@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from distlaunch import resources
 from distlaunch.errors import DistlaunchError, os_reason
 from distlaunch.files import atomic_write, refuse_symlinks
-from distlaunch.job.model import DEFAULT_BASE, project_name
+from distlaunch.job.model import DEFAULT_BASE
+from distlaunch.job.names import project_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

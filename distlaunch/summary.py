@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import files
-from distlaunch.job.model import TASK_TYPES, describe_tasks
+from distlaunch.job.model import describe_tasks
+from distlaunch.job.tasks import TASK_TYPES
 from distlaunch.text import Table
 
 if TYPE_CHECKING:

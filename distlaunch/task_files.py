@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from distlaunch.job.model import Task
+    from distlaunch.job.tasks import Task
 
 _EVENT_BYTES = 1 << 20  # read in one go; a longer line than that is no event
 _LONGEST_LINE = 1 << 20  # bytes; a longer line is cut, so that memory stays flat

@@ -14,7 +14,7 @@ from distlaunch import resources
 from distlaunch.errors import DistlaunchError, UsageError
 from distlaunch.job.json_schema import schema_text
 from distlaunch.job.load import load_job_file
-from distlaunch.job.model import LONGEST_NAME, project_name
+from distlaunch.job.names import LONGEST_NAME, project_name
 from distlaunch.scaffold import Scaffold, plan
 
 SMALL = Scaffold("x", {Path("a"): b"new a", Path("folder/b"): b"new b"})

@@ -76,6 +76,8 @@ def price_problem(cost: Cost, max_cost: float, name: str = "") -> Problem | None
     if cost.up_to_timeout <= limit:
         return None
     in_all, allowed = (format_money(each, cost.currency) for each in (cost.up_to_timeout, limit))
+    if in_all == allowed:
+        in_all = f"{cost.up_to_timeout:,.6f} {cost.currency}"
     trials = f"{cost.trials} trials of up to " if cost.trials > 1 else "its timeout of "
     what = f"the price{name} for {trials}{duration(cost.timeout)} is {in_all}, above {allowed}"
     seconds = affordable_timeout(cost, max_cost)

@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.checks import capacity
 from distlaunch.checks.problem import error, warning
+from distlaunch.job import reservation
 from distlaunch.job.vertex.fields import DEFAULT_TIMEOUT
-from distlaunch.text import join_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -78,16 +77,16 @@ _RESOURCES = (
 
 
 def problems(
-    request: JobRequest, catalogue: Catalogue, next_regions: Sequence[str] = ()
+    request: JobRequest, catalogue: Catalogue, *, is_moved: bool = False
 ) -> Iterator[Problem]:
-    """Yield the limits that a job exceeds, also in the regions to which it may be moved."""
+    """Yield the limits that a job exceeds in its region, or one to which it may be moved."""
     yield from _count_problems(request)
     for pool in request.pools:
         yield from _disk_problems(pool, catalogue.machine(pool.machine).boot_disks)
     yield from _scheduling_problems(request)
-    yield from _resource_problems(request, next_regions)
+    yield from _resource_problems(request, is_moved=is_moved)
     yield from _tracking_problems(request)
-    yield from capacity.problems(request)
+    yield from _capacity_problems(request)
     if request.search is not None:
         yield from _tuning_problems(request.search)
 
@@ -158,7 +157,7 @@ def ignored_web_access(request: JobRequest, place: str, remedy: str) -> Iterator
         yield warning("web-access-ignored", "web_access", f"has no effect {place}", remedy)
 
 
-def _resource_problems(request: JobRequest, next_regions: Sequence[str]) -> Iterator[Problem]:
+def _resource_problems(request: JobRequest, *, is_moved: bool) -> Iterator[Problem]:
     names = {"project": request.project or "PROJECT", "region": request.region or "REGION"}
     for field, (code, region_code), key, pattern, form, command in _RESOURCES:
         value = getattr(request, field)
@@ -169,14 +168,33 @@ def _resource_problems(request: JobRequest, next_regions: Sequence[str]) -> Iter
         if match is None:
             message = f"expected {expected}, got {value or 'nothing'}"
             yield error(code, key, message, f"write that form; '{shell}' prints what is needed")
+        elif is_moved and "region" in match.groupdict():
+            message = f"it is in one region, and the job may be moved to {request.region}"
+            yield error(region_code, key, message, f"remove scheduling.regions, or {key}")
         elif request.region and match.groupdict().get("region", request.region) != request.region:
             message = f"{value} is in {match['region']}, and the job in {request.region}"
             remedy = f"use one in {request.region}; '{shell}' lists them"
             yield error(region_code, key, message, remedy)
-        elif region_code and next_regions and "region" in match.groupdict():
-            message = f"{value} cannot be used in {join_names(next_regions, 'or')}"
-            remedy = f"remove scheduling.regions, or {key}"
-            yield error(region_code, key, message, remedy)
+
+
+def _capacity_problems(request: JobRequest) -> Iterator[Problem]:
+    """Yield the settings that a reservation or a persistent resource excludes.
+
+    https://docs.cloud.google.com/vertex-ai/docs/training/use-reservations
+    """
+    strategy, resource = request.strategy, request.persistent_resource
+    if request.reservations and (resource or strategy != "STANDARD"):
+        other = "persistent_resource" if resource else "scheduling.strategy"
+        what = f"cannot be used with {other}: {resource or strategy}"
+        yield error("reservation-conflict", "reservation", what, f"remove it, or {other}")
+    elif resource and strategy != "STANDARD":
+        what = f"its machines are up, so that {strategy} has no effect"
+        yield warning("strategy-ignored", "scheduling.strategy", what, "remove it")
+    for name in request.reservations:
+        region = reservation.region_of(name)
+        if region and request.region and region != request.region:
+            what = f"{name} is in {region}, and the job in {request.region}"
+            yield error("reservation-region", "reservation", what, f"write region: {region}")
 
 
 def _tuning_problems(search: Mapping[str, Any]) -> Iterator[Problem]:

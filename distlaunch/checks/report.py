@@ -37,7 +37,6 @@ class Report:
     image: ImagePlan | None = None
     registry_contacted: bool = True  # `image` takes into account what the registry has
     data: DataPlan | None = None
-    cost: Cost | None = None
     choices: tuple[PricedChoice, ...] = ()  # the machines and regions to try, in their order
     offers: tuple[MachineOption, ...] = ()
     is_checked: bool = True
@@ -47,6 +46,11 @@ class Report:
     engine: str = "vertex"
     location: str = ""  # where the job runs, in words; empty for the request's region and project
     notes: tuple[tuple[str, str], ...] = ()  # further rows of the plan
+
+    @property
+    def cost(self) -> Cost | None:
+        """The price of the job on its own machines, None on Slurm."""
+        return self.choices[0].cost if self.choices else None
 
     @property
     def is_ready(self) -> bool:
@@ -93,18 +97,7 @@ def unreadable_as_json(refusal: DistlaunchError) -> dict[str, Any]:
         error("job-file-invalid", each.where, each.what, each.remedy or remedy)
         for each in refusal.problems
     ]
-    keys = (
-        "job",
-        "engine",
-        "project",
-        "region",
-        "strategy",
-        "timeout",
-        "cluster",
-        "image",
-        "data",
-        "price",
-    )
+    keys = ("job", "engine", "project", "region", "strategy", "timeout", "cluster", "image")
     return {
         **dict.fromkeys((*keys, "data", "price")),
         "pools": [],

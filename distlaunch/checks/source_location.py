@@ -10,7 +10,7 @@ from distlaunch.errors import DistlaunchError
 from distlaunch.files import display_path
 from distlaunch.job import ai_platform
 from distlaunch.job.load import FILE_NAME
-from distlaunch.job.model import POOL_ROLES
+from distlaunch.job.tasks import POOL_ROLES
 from distlaunch.job.validation import dotted_path
 
 if TYPE_CHECKING:

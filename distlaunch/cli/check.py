@@ -50,7 +50,6 @@ def command(
         offline=offline,
         run=run,
         compare=compare_machines,
-        catalogue=options.catalogue,
         prices=options.prices,
     )
     try:

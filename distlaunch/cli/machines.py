@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +19,10 @@ if TYPE_CHECKING:
     from distlaunch.cli.settings import Settings
     from distlaunch.engines.api import Engine
     from distlaunch.engines.vertex.persistent_resources import PersistentResources
+    from distlaunch.job.vertex.view import JobRequest
     from distlaunch.submit.lookup import JobLocator
     from distlaunch.ui.console import Console
 
-_UNUSED: dict[str, Any] = {field.name: None for field in fields(options.LaunchOptions)}
-_UNUSED["program_args"] = ()
 _INTERVALS = (10.0, 0.2)  # seconds between calls to Google, and to the emulator
 _HOUR = 3600.0
 _DAY = 24 * _HOUR
@@ -62,12 +60,12 @@ def up(
     plan has the price of an hour. Ctrl-C does not stop the machines from coming up.
     """
     from distlaunch.checks.required_fields import no_project, no_region
-    from distlaunch.job import persistent_resource
     from distlaunch.job.model import PERSISTENT_RESOURCE_ID
+    from distlaunch.job.persistent_resource import build_body
     from distlaunch.job.vertex.view import job_request
     from distlaunch.submit.lookup import engine_of
 
-    launch, _ = options.load_launch(options.LaunchOptions.of({**_UNUSED, **given}))
+    launch, _ = options.load_launch(options.LaunchOptions(**given))
     job, request, console = launch.job, job_request(launch), settings.console()
     if job.is_on_slurm:
         raise UsageError("engine: slurm: persistent resources are Vertex AI's")
@@ -79,21 +77,37 @@ def up(
     if not re.fullmatch(PERSISTENT_RESOURCE_ID, name, re.ASCII):
         raise UsageError(f"{name!r} is not an id: at most 63 of a-z, 0-9 and -, a letter first")
     content = launch.request("machines", image=None)
-    body = persistent_resource.build_body(name, content, content[request.spec])
+    body = build_body(name, content, content[request.spec])
     facts = _facts({**body, "name": name}, job.project, job.region)
-    an_hour, a_day = _price(facts, _HOUR), _price(facts, _DAY)
     console.log(
         f"persistent resource {name} in {job.region}, project {job.project}\n"
         f"machines   {facts['machines']}\n"
-        f"price      {an_hour} an hour, {a_day} a day, until you take it down; without boot disks"
+        f"price      {_running_price(facts)}, until you take it down; without boot disks"
     )
     if dry_run:
         console.log(f"dry run: nothing was sent; this would create persistent resource {name}:")
         show_json(body)
         return 0
-    engine, resources = _connect(engine_of(launch, console.log))
+    return _start(
+        console, engine_of(launch, console.log), request, name, body, is_confirmed=is_confirmed
+    )
+
+
+def _start(
+    console: Console,
+    engine: Engine,
+    request: JobRequest,
+    name: str,
+    body: Mapping[str, Any],
+    *,
+    is_confirmed: bool,
+) -> int:
+    """Start machines unless they exist, wait until they are up, and return the exit code."""
+    from distlaunch.job.persistent_resource import shortages
+
+    engine, resources = _connect(engine)
     if existing := resources.get(name):
-        short = persistent_resource.shortages(existing, request.pools, request.trials_at_once)
+        short = shortages(existing, request.pools, request.trials_at_once)
         if any(each.needed > each.most for each in short):
             remedy = f"pass another ID, or run 'distlaunch machines down {name}' first"
             raise DistlaunchError(f"{name} exists, with other machines", remedy=remedy)
@@ -175,6 +189,8 @@ def _wait(console: Console, what: str, engine: Engine, is_done: Callable[[], boo
     from distlaunch.engines.vertex.client import is_loopback
     from distlaunch.text import duration
 
+    if is_done():
+        return
     console.log(what)
     start = time.monotonic()
     while not is_done():
@@ -209,6 +225,12 @@ def _facts(resource: Mapping[str, Any], project: str, region: str) -> dict[str, 
         "currency": cost.currency,
         "is_estimate": cost.is_estimate,
     }
+
+
+def _running_price(facts: Mapping[str, Any]) -> str:
+    if facts["an_hour"] is None:
+        return _price(facts, _HOUR)
+    return f"{_price(facts, _HOUR)} an hour, {_price(facts, _DAY)} a day"
 
 
 def _price(facts: Mapping[str, Any], seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
@@ -81,10 +82,19 @@ replace_retired = click.option(
     is_flag=True,
     help="Replace retired accelerators of --config FILE by the first of their replacements.",
 )
+
+
+def _check_amount(_: click.Context, __: click.Parameter, amount: float | None) -> float | None:
+    if amount is not None and not math.isfinite(amount):
+        raise click.BadParameter(f"{amount} is not an amount")
+    return amount
+
+
 max_cost = click.option(
     "--max-cost",
     metavar="AMOUNT",
     type=click.FloatRange(min=0, min_open=True),
+    callback=_check_amount,
     help="Refuse a job that may cost more up to its timeout (default: scheduling.max_cost).",
 )
 _LAUNCH_OPTIONS = (
@@ -138,22 +148,22 @@ _FOLLOW_OPTIONS = (
 class LaunchOptions:
     """The values of `launch_options`."""
 
-    name: str | None
-    project: str | None
-    region: str | None
-    endpoint: str | None
-    engine: str | None
-    overrides: tuple[str, ...]
-    as_json: bool
-    job_dir: str | None
-    config: Path | None
-    replace_retired: bool
-    image: str | None
-    catalogue: Path | None
-    prices: Path | None
-    max_cost: float | None
-    fit_timeout: bool
-    program_args: tuple[str, ...]
+    name: str | None = None
+    project: str | None = None
+    region: str | None = None
+    endpoint: str | None = None
+    engine: str | None = None
+    overrides: tuple[str, ...] = ()
+    as_json: bool = False
+    job_dir: str | None = None
+    config: Path | None = None
+    replace_retired: bool = False
+    image: str | None = None
+    catalogue: Path | None = None
+    prices: Path | None = None
+    max_cost: float | None = None
+    fit_timeout: bool = False
+    program_args: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
@@ -252,33 +262,11 @@ def load_launch(options: LaunchOptions) -> tuple[LaunchRequest, list[str]]:
     if words and not words[0].startswith("-"):
         notes.append(f"{words[0]!r} after '--' is passed to the job's program as an argument")
     if options.fit_timeout:
-        request = _with_fitting_timeout(request, options, notes)
+        from distlaunch.price import fit_timeout
+
+        request, note = fit_timeout(request, options.prices)
+        notes += [note] if note else []
     return request, notes
-
-
-def _with_fitting_timeout(
-    launch: LaunchRequest, options: LaunchOptions, notes: list[str]
-) -> LaunchRequest:
-    """Return a launch with a timeout that ``scheduling.max_cost`` pays for, and note a change."""
-    from distlaunch import price
-    from distlaunch.job import machine_catalogue
-    from distlaunch.text import duration
-
-    max_cost = launch.job.scheduling.max_cost
-    if max_cost is None:
-        raise UsageError("--fit-timeout needs a limit: add --max-cost or scheduling.max_cost")
-    if launch.job.is_on_slurm:
-        return launch  # the check refuses the limit
-    catalogue = machine_catalogue.of_project(launch.folder, options.catalogue)
-    choices = price.price_choices(launch, catalogue, options.prices)
-    fitting = price.fit_timeout(launch, choices)
-    before, after = choices[0].request.timeout, fitting.job.scheduling.timeout
-    if fitting is not launch and after is not None:
-        notes.append(
-            f"timeout shortened from {duration(before)} to {duration(after)}, for a price of at "
-            f"most {max_cost:g} {choices[0].cost.currency}"
-        )
-    return fitting
 
 
 def with_gcloud_defaults(job: Job) -> Job:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from distlaunch.engines.api import Engine
     from distlaunch.job.launch import LaunchRequest
     from distlaunch.notify import Ending
-    from distlaunch.submit.launcher import Launched, Launcher, SubmitPlan
+    from distlaunch.submit.launcher import Launched, Launcher
+    from distlaunch.submit.plan import SubmitPlan
     from distlaunch.ui.console import Console
 
 MAX_FILES = 50  # that a dry run lists
@@ -149,8 +150,9 @@ def launch_job(
     console: Console, launch: LaunchRequest, notes: list[str], options: SubmitOptions
 ) -> Submitted | int:
     """Check, build, push and submit a job, or return the exit code if none is submitted."""
-    from distlaunch.submit.launcher import Launcher, plan_submit
+    from distlaunch.submit.launcher import Launcher
     from distlaunch.submit.lookup import engine_of
+    from distlaunch.submit.plan import plan_submit
     from distlaunch.ui.progress_view import ProgressView
 
     if options.verbose and not options.dry_run:
@@ -211,7 +213,7 @@ def check_launch(
 def _check(launch: LaunchRequest, options: SubmitOptions, engine: Engine | None) -> Report:
     from distlaunch.checks.preflight import CheckOptions, run_checks, skip_checks
 
-    scope = CheckOptions(catalogue=options.catalogue, prices=options.prices)
+    scope = CheckOptions(prices=options.prices)
     if options.no_check:
         return skip_checks(launch, scope)
     return run_checks(launch, scope, session=getattr(engine, "session", None))

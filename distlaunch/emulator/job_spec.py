@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.emulator.buckets import local_path
 from distlaunch.errors import DistlaunchError
-from distlaunch.job.model import TASK_TYPES, Task
 from distlaunch.job.reduction_server import is_image
+from distlaunch.job.tasks import TASK_TYPES, Task
 from distlaunch.job.tf_config import EXPECTED_GPUS, WORKER_POOLS, replica_environment
 from distlaunch.job.trial import argument
 from distlaunch.job.vertex import fields

@@ -18,7 +18,7 @@ from distlaunch.task_files import Lines
 if TYPE_CHECKING:
     from distlaunch.emulator.job_spec import Replica, Workload
     from distlaunch.emulator.logs import LogStore
-    from distlaunch.job.model import Task
+    from distlaunch.job.tasks import Task
 
 _REPLICA_RESTARTS = 5
 _JOB_RESTARTS = 3

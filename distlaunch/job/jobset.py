@@ -10,13 +10,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.job.model import IDLE_CODE, POOL_ROLES, Task
+from distlaunch.job.model import IDLE_CODE
+from distlaunch.job.tasks import POOL_ROLES, Task
 from distlaunch.job.tf_config import EXPECTED_GPUS, replica_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from distlaunch.job.model import Job, Pool, PoolRole
+    from distlaunch.job.model import Job, Pool
+    from distlaunch.job.tasks import PoolRole
 
 _INDEX = "DISTLAUNCH_TASK_INDEX"
 _INDEX_ANNOTATION = "metadata.annotations['batch.kubernetes.io/job-completion-index']"

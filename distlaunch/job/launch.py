@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import UsageError
 from distlaunch.job import vertex
+from distlaunch.job.choices import job_choices
 from distlaunch.job.overrides import job_data
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class LaunchRequest:
         """
         from distlaunch.job import machine_catalogue
 
-        first, *others = self.job.choices
+        first, *others = job_choices(self.job)
         if first.scheduling.machines and others:
             catalogue = machine_catalogue.of_project(self.folder, self.catalogue)
             others = [job for job in others if catalogue.may_run(job.cluster, job.region or "")]

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from distlaunch.errors import Diagnostic, JobFileError
 from distlaunch.files import display_path
 from distlaunch.job import reduction_server
-from distlaunch.job.model import POOL_ROLES, Job, project_name
+from distlaunch.job.model import Job
+from distlaunch.job.names import project_name
 from distlaunch.job.overrides import Override, job_data, override
 from distlaunch.job.schema import JobSection
+from distlaunch.job.tasks import POOL_ROLES
 from distlaunch.job.validation import validate
 from distlaunch.job.vertex import SPECS, collection
 from distlaunch.job.yaml_document import Document, YamlProblem, job_file_error, read_document
@@ -235,13 +237,15 @@ def _keep_programs(cluster: Cluster, before: Cluster) -> Cluster:
 
 
 def _check_reduction_server(job: Job, path: Path, document: Document) -> None:
-    """Check distlaunch.yaml's ``reduction_server`` against the cluster, of whichever file."""
-    is_set = document.data.get(reduction_server.KEY) is not None
-    problem = reduction_server.problem(job) if job.reduction_server and is_set else None
-    if problem:
-        location = document.location(tuple(problem.where.split(".")), of_key=True)
-        reason = Diagnostic(problem.what, problem.remedy).line
-        raise job_file_error(path, [YamlProblem(location, reason, problem.where)])
+    """Check distlaunch.yaml's ``reduction_server`` against the clusters, of whichever file."""
+    if not job.reduction_server or document.data.get(reduction_server.KEY) is None:
+        return
+    for cluster in job.clusters:
+        if problem := reduction_server.problem(replace(job, cluster=cluster)):
+            location = document.location(tuple(problem.where.split(".")), of_key=True)
+            reason = Diagnostic(problem.what, problem.remedy).line
+            other = "" if cluster == job.cluster else "on machines of scheduling.machines: "
+            raise job_file_error(path, [YamlProblem(location, other + reason, problem.where)])
 
 
 def _to_job(path: Path, document: Document, full_job: Job | None = None) -> Job:
@@ -251,7 +255,7 @@ def _to_job(path: Path, document: Document, full_job: Job | None = None) -> Job:
     """
     section, problems = validate(document, JobSection)
     job = _on_first_machines(Job(**dict(section))) if section else None
-    problems += _missing_machines(document)
+    problems += _missing_machines(document, job)
     programs = [key for key in ("script", "script_module") if document.data.get(key) is not None]
     programs += [key for key in ("module",) if key in document.data]
     if len(programs) > 1:
@@ -276,18 +280,24 @@ def _on_first_machines(job: Job) -> Job:
     return replace(job, cluster=job.cluster.with_machines(job.scheduling.machines[0]))
 
 
-def _missing_machines(document: Document) -> Iterator[YamlProblem]:
-    """Yield the pools without a machine type, which Vertex AI needs."""
+def _missing_machines(document: Document, job: Job | None) -> Iterator[YamlProblem]:
+    """Yield the pools without a machine type, which Vertex AI needs.
+
+    A pool without any machine may have got one of ``scheduling.machines``.
+    """
     cluster, scheduling = document.data.get("cluster"), document.data.get("scheduling")
     if document.data.get("engine") == "slurm" or not isinstance(cluster, dict):
         return
-    if isinstance(scheduling, dict) and scheduling.get("machines"):
+    if job is None and isinstance(scheduling, dict) and scheduling.get("machines"):
         return
     for role in POOL_ROLES:
         pool = cluster.get(role.field)
         if pool is None and role.task_type == "chief" and role.field in cluster:
             pool = {}
-        if isinstance(pool, dict) and pool.get("machine") is None:
+        if not isinstance(pool, dict) or pool.get("machine") is not None:
+            continue
+        has_got = job and not pool.get("accelerator") and getattr(job.cluster, role.field)
+        if not has_got or not has_got.machine.type:
             path = ("cluster", role.field, "machine")
             yield YamlProblem(document.location(path, of_key=True), "is missing", ".".join(path))
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import keyword
-import re
-import unicodedata
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from distlaunch.errors import UsageError
+from distlaunch.job.tasks import POOL_ROLES, TASK_TYPES, PoolRole, Task
 from distlaunch.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-TaskType = Literal["chief", "worker", "ps", "evaluator"]
 Strategy = Literal["STANDARD", "SPOT", "FLEX_START"]
 EngineName = Literal["vertex", "slurm"]
 Builder = Literal["auto", "cloud-build"]
@@ -26,65 +23,11 @@ OnStockout = Literal["next-machine", "next-region", "fail"]
 DEFAULT_BASE = "python:3.12.12-slim-bookworm"
 DEFAULT_REQUIREMENTS = "requirements.txt"
 
-LONGEST_NAME = 63  # characters in a label's value
 DEFAULT_MODULE = "trainer.task"
 FIT_MODULE = "distlaunch_trainer.fit"  # runs a script that calls Keras's fit()
 PERSISTENT_RESOURCE_ID = r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?"  # of Google's reference
 STOP_IF = "DISTLAUNCH_STOP_IF"  # the variable of the trainer
 IDLE_CODE = 80  # the exit code of tasks that `stop_if` stopped, as the trainer has it
-JOB_NAME = r"[a-z][a-z0-9_-]{0,62}"
-_TASK_NAME = re.compile(r"(worker|ps|evaluator):(0|[1-9][0-9]*)", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class PoolRole:
-    """The role of one worker pool, with its name in each place."""
-
-    task_type: TaskType  # in task names and TF_CONFIG
-    field: str  # in distlaunch.yaml's `cluster` section, and the attribute of `Cluster`
-    worker_pool: str  # in Google's logs and CLUSTER_SPEC
-    ai_platform: str  # in AI Platform's fields: masterType, parameterServerCount
-    noun: str  # in messages
-
-
-POOL_ROLES = (
-    PoolRole("chief", "chief", "workerpool0", "master", "chief"),
-    PoolRole("worker", "workers", "workerpool1", "worker", "worker"),
-    PoolRole("ps", "parameter_servers", "workerpool2", "parameterServer", "parameter server"),
-    PoolRole("evaluator", "evaluators", "workerpool3", "evaluator", "evaluator"),
-)
-"""The roles in the order of Google's ``workerPoolSpecs``."""
-
-TASK_TYPES = tuple(role.task_type for role in POOL_ROLES)
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One process of a job; `index` counts the tasks of a type from 0."""
-
-    type: TaskType
-    index: int = 0
-
-    @classmethod
-    def parse(cls, name: str) -> Task:
-        """Parse a task's name, such as ``worker:1``."""
-        if name == "chief":
-            return cls("chief")
-        match = _TASK_NAME.fullmatch(name)
-        if match is None:
-            raise UsageError(
-                f"{name!r} is not a task; expected chief, worker:N, ps:N or evaluator:N"
-            )
-        task_type: Any = match[1]
-        return cls(task_type, int(match[2]))
-
-    @property
-    def is_training(self) -> bool:
-        """Whether it is the chief or a worker."""
-        return self.type in ("chief", "worker")
-
-    def __str__(self) -> str:
-        return self.type if self.type == "chief" else f"{self.type}:{self.index}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,27 +348,17 @@ class Job:
         return self.engine == "slurm"
 
     @property
-    def choices(self) -> tuple[Job, ...]:
-        """The jobs to try: this one, then those on other machines and in other regions."""
-        scheduling = self.scheduling
-        if self.is_on_slurm or not scheduling.may_move:
-            return (self,)
+    def clusters(self) -> tuple[Cluster, ...]:
+        """Its cluster, and then that on each of the other machines that may be tried."""
         clusters = [self.cluster]
-        for machines in scheduling.machines:
-            cluster = self.cluster.with_machines(machines)
-            clusters += [] if cluster in clusters else [cluster]
-        regions = tuple(dict.fromkeys((self.region, *scheduling.regions)))
-        pairs = [(region, cluster) for region in regions for cluster in clusters]
-        if scheduling.on_stockout == "next-region":
-            pairs = [(region, cluster) for cluster in clusters for region in regions]
-        others = replace(self, reservation=None)  # which is of the first machines
-        moved = (replace(others, region=region, cluster=cluster) for region, cluster in pairs[1:])
-        return (self, *moved)
+        if self.scheduling.may_move and not self.is_on_slurm:
+            clusters += map(self.cluster.with_machines, self.scheduling.machines)
+        return tuple(each for n, each in enumerate(clusters) if each not in clusters[:n])
 
     @property
     def has_gpus(self) -> bool:
         """Whether machines that it may run on have GPUs, so that its image needs CUDA."""
-        return any(choice.cluster.has_gpus for choice in self.choices)
+        return any(cluster.has_gpus for cluster in self.clusters)
 
     @property
     def main(self) -> tuple[str, ...]:
@@ -445,23 +378,3 @@ def main_words(
     if script:
         return (FIT_MODULE, script)
     return (FIT_MODULE, "-m", script_module) if script_module else (module,)
-
-
-def project_name(text: str) -> str:
-    """Return a name made from any text, a folder's as a rule.
-
-    It can be a Python package, a part of an image's name, a label's value and a job's name:
-    a-z, 0-9 and single underscores inside, a letter first, at most 63 characters, no keyword.
-    """
-    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
-    name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
-    if not name[:1].isalpha():
-        name = f"job_{name}".strip("_")
-    if keyword.iskeyword(name):
-        name = f"{name}_job"
-    return name[:LONGEST_NAME].rstrip("_")
-
-
-def job_name(text: str) -> str:
-    """Return a text as it is where it can be a job's name, else one made from it."""
-    return text if re.fullmatch(JOB_NAME, text, re.ASCII) else project_name(text)

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import UsageError
-from distlaunch.job.model import POOL_ROLES, ChoiceParameter
+from distlaunch.job.model import ChoiceParameter
+from distlaunch.job.tasks import POOL_ROLES
 from distlaunch.job.yaml_document import Document, YamlProblem
 
 if TYPE_CHECKING:

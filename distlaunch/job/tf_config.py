@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import UsageError
-from distlaunch.job.model import POOL_ROLES, TASK_TYPES, Task, TaskType
+from distlaunch.job.tasks import POOL_ROLES, TASK_TYPES, Task, TaskType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

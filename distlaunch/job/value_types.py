@@ -15,7 +15,8 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from distlaunch.errors import did_you_mean
 from distlaunch.job import reservation
-from distlaunch.job.model import JOB_NAME, PERSISTENT_RESOURCE_ID
+from distlaunch.job.model import PERSISTENT_RESOURCE_ID
+from distlaunch.job.names import JOB_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

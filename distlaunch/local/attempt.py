@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from distlaunch.events import Event
-    from distlaunch.job.model import Task
+    from distlaunch.job.tasks import Task
     from distlaunch.local.debugger import Debugger
     from distlaunch.local.host import Message
     from distlaunch.local.ports import HeldPorts

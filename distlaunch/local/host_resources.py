@@ -15,7 +15,7 @@ from distlaunch.text import plural
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from distlaunch.job.model import Task
+    from distlaunch.job.tasks import Task
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from distlaunch.task_files import AttemptFolder, file_stem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from distlaunch.job.model import Task
+    from distlaunch.job.tasks import Task
 
 RUN_RECORD = "run.json"  # what was run, and how it ended; written by the launcher
 TRIAL = "trial.json"  # of a trial of a search: its parameters and result

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Literal
 from distlaunch.errors import DistlaunchError, UsageError
 from distlaunch.job.launch import job_dir_in, without_job_dir
 from distlaunch.job.load import FILE_NAME, load_job_file
-from distlaunch.job.model import Cluster, Machine, Pool, Task
+from distlaunch.job.model import Cluster, Machine, Pool
 from distlaunch.job.overrides import Override
+from distlaunch.job.tasks import Task
 from distlaunch.local import run_folder
 from distlaunch.local.debugger import DEBUGGED, Debugger, check_program
 from distlaunch.local.host_resources import NO_GPU, this_machine

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.events import Level
-    from distlaunch.job.model import Task
+    from distlaunch.job.tasks import Task
     from distlaunch.local.run_plan import RunSpec
     from distlaunch.local.stop_policy import Verdict
     from distlaunch.local.task_process import TaskPlan

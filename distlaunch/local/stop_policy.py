@@ -15,7 +15,7 @@ from distlaunch.local.task_process import NOT_FOUND, NOT_RUNNABLE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from distlaunch.job.model import Task
+    from distlaunch.job.tasks import Task
 
 KILL_TIMEOUT = 5.0  # seconds between SIGTERM and SIGKILL once a task has failed
 OUTLIVE_TIMEOUT = 5.0  # likewise, of tasks that outlive the primary

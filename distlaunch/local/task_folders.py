@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from distlaunch.job.model import Task
+    from distlaunch.job.tasks import Task
     from distlaunch.local.run_plan import RunSpec
 
 _LARGE_FILE = 1 << 20  # bytes from which a file is linked: it is data, and no source

@@ -15,7 +15,7 @@ from distlaunch.local.task_process import TaskPlan
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from distlaunch.job.model import Task
+    from distlaunch.job.tasks import Task
     from distlaunch.local.host_resources import Share
     from distlaunch.local.run_plan import RunSpec
     from distlaunch.task_files import AttemptFolder

@@ -6,16 +6,18 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
+from distlaunch.errors import UsageError
+from distlaunch.job.machine_catalogue import of_project
 from distlaunch.job.vertex.view import job_request
 from distlaunch.price.book import load_prices
 from distlaunch.price.costs import estimate_cost
+from distlaunch.text import duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from distlaunch.job.launch import LaunchRequest
-    from distlaunch.job.machine_catalogue import Catalogue
     from distlaunch.job.vertex.view import JobRequest
     from distlaunch.price.costs import Cost
 
@@ -27,30 +29,17 @@ class PricedChoice(NamedTuple):
 
     request: JobRequest
     cost: Cost
-    machines_index: int | None = None  # in ``scheduling.machines``; None for the cluster's own
-
-    def where(self, key: str) -> str:
-        """Return the key of the job file that sets what a key of the cluster does."""
-        is_own = self.machines_index is None or not key.startswith("cluster.")
-        return key if is_own else f"scheduling.machines.{self.machines_index}"
 
 
-def price_choices(
-    launch: LaunchRequest, catalogue: Catalogue, prices: Path | None = None
-) -> tuple[PricedChoice, ...]:
+def price_choices(launch: LaunchRequest, prices: Path | None = None) -> tuple[PricedChoice, ...]:
     """Return the machines and regions that a launch may try, in their order.
 
     `prices` is the user's price file; None for that in the project's folder, if any.
     """
-    own, machines = launch.job.cluster, launch.job.scheduling.machines
-    others = [own.with_machines(each) for each in machines]
-    priced = []
-    for choice in launch.choices:
-        request, cluster = job_request(choice), choice.job.cluster
+    catalogue, priced = of_project(launch.folder, launch.catalogue), []
+    for request in map(job_request, launch.choices):
         book = load_prices(request, launch.folder, prices)
-        cost = estimate_cost(request, catalogue, book)
-        index = None if cluster == own else others.index(cluster)
-        priced.append(PricedChoice(request, cost, index))
+        priced.append(PricedChoice(request, estimate_cost(request, catalogue, book)))
     return tuple(priced)
 
 
@@ -65,19 +54,28 @@ def affordable_timeout(cost: Cost, max_cost: float) -> int | None:
     return seconds - seconds % _SHORTEST if seconds >= _SHORTEST else None
 
 
-def fit_timeout(launch: LaunchRequest, choices: Sequence[PricedChoice]) -> LaunchRequest:
-    """Return a launch with a timeout with which none of its choices costs more than allowed.
+def fitting_timeout(choices: Sequence[PricedChoice], max_cost: float) -> int | None:
+    """Return the seconds of a timeout with which no choice costs more than allowed.
 
-    A timeout that is short enough is kept, and so is one if a price is unknown or none is long
-    enough: the check reports that.
+    None is returned if a price is unknown or no timeout is short enough: the check reports that.
     """
+    fitting = [affordable_timeout(choice.cost, max_cost) for choice in choices]
+    known = [seconds for seconds in fitting if seconds is not None]
+    return min(known) if len(known) == len(fitting) else None
+
+
+def fit_timeout(launch: LaunchRequest, prices: Path | None) -> tuple[LaunchRequest, str]:
+    """Return a launch with a timeout that its limit pays for, and a note if it was changed."""
     scheduling = launch.job.scheduling
     if scheduling.max_cost is None:
-        return launch
-    fitting = [affordable_timeout(choice.cost, scheduling.max_cost) for choice in choices]
-    known = [seconds for seconds in fitting if seconds is not None]
-    shortest = min(known, default=0)
-    if len(known) < len(fitting) or shortest >= choices[0].request.timeout:
-        return launch
-    shorter = replace(scheduling, timeout=shortest)
-    return replace(launch, job=replace(launch.job, scheduling=shorter))
+        raise UsageError("--fit-timeout needs a limit: add --max-cost or scheduling.max_cost")
+    if launch.job.is_on_slurm:
+        return launch, ""  # the check refuses the limit
+    choices = price_choices(launch, prices)
+    before, after = choices[0].request.timeout, fitting_timeout(choices, scheduling.max_cost)
+    if after is None or after >= before:
+        return launch, ""
+    limit = f"{scheduling.max_cost:g} {choices[0].cost.currency}"
+    note = f"timeout shortened from {duration(before)} to {duration(after)}, for at most {limit}"
+    shorter = replace(scheduling, timeout=after)
+    return replace(launch, job=replace(launch.job, scheduling=shorter)), note

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from distlaunch import timestamps
 from distlaunch.engines.api import read_summary
 from distlaunch.errors import EngineError
-from distlaunch.job.model import POOL_ROLES, TASK_TYPES, describe_tasks
+from distlaunch.job.model import describe_tasks
+from distlaunch.job.tasks import POOL_ROLES, TASK_TYPES
 from distlaunch.local.run_folder import RUN_RECORD, RunFolder, all_runs
 from distlaunch.runs.record import read_record
 from distlaunch.summary import Summary

@@ -11,7 +11,7 @@ from __future__ import annotations
 import platform
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +19,6 @@ from distlaunch import __version__, timestamps
 from distlaunch.engines.api import JobState
 from distlaunch.errors import DistlaunchError, EmulatorStopped, EngineError, GoogleError
 from distlaunch.events import Notice
-from distlaunch.job import vertex
 from distlaunch.job.launch import fingerprint, new_launch_id
 from distlaunch.job.vertex.view import job_request
 from distlaunch.redaction import redact
@@ -34,55 +33,10 @@ if TYPE_CHECKING:
     from distlaunch.engines.code_files import CodeFiles
     from distlaunch.engines.vertex.client import Session
     from distlaunch.events import Event, Level, ShowMessage
-    from distlaunch.image import ImagePlan
     from distlaunch.job.launch import LaunchRequest
+    from distlaunch.submit.plan import SubmitPlan
 
     MakeRequest = Callable[[str], Request]  # from a launch id
-
-
-PENDING_DIGEST = "<digest known after the push>"
-
-
-@dataclass(frozen=True, slots=True)
-class SubmitPlan:
-    """What a submit will do."""
-
-    launch: LaunchRequest
-    launch_id: str  # unless an interrupted launch is resumed
-    image: ImagePlan | None  # None if every pool names its own, and for other engines
-    code: CodeFiles | None = None  # of an engine without images
-
-    @property
-    def files(self) -> list[tuple[str, int]]:
-        """The paths and sizes of the project's files that are sent."""
-        if self.code:
-            return self.code.sizes
-        context = self.image.context if self.image else None
-        return [(file.path, file.size) for file in context.files] if context else []
-
-    @property
-    def image_uri(self) -> str | None:
-        """The URI of the image that is built, with its digest if that is known."""
-        if self.image is None:
-            return None
-        return self.image.uri or f"{self.image.reference.name}@{PENDING_DIGEST}"
-
-
-def plan_submit(launch: LaunchRequest, image: ImagePlan | None = None) -> SubmitPlan:
-    """Return what a submit will do; JobFileError is raised if required fields are missing."""
-    from distlaunch.checks.required_fields import raise_if_incomplete
-
-    raise_if_incomplete(launch)  # also where --no-check leaves the checks out
-    if launch.job.is_on_slurm:
-        from distlaunch.image.code import read_code
-
-        code = read_code(launch.job, launch.folder)
-        return SubmitPlan(launch, new_launch_id(launch.job.name), None, code)
-    if image is None and vertex.needs_image(launch.job):
-        from distlaunch.image import plan_image
-
-        image = plan_image(launch.job, launch.folder)
-    return SubmitPlan(launch, new_launch_id(launch.job.name), image)
 
 
 class Choice(NamedTuple):
@@ -106,7 +60,7 @@ class Launched(NamedTuple):
     @property
     def choice(self) -> Choice:
         """The machines and the region of the job."""
-        return self.choices[self.record.choice]
+        return _choice_of(self.record, self.choices)
 
     @property
     def others(self) -> tuple[Choice, ...]:
@@ -359,7 +313,7 @@ class Launcher:
         except DistlaunchError as error:
             raise DistlaunchError(f"{error}; nothing was submitted") from None
         try:
-            request = choices[record.choice].request(record.launch_id)
+            request = _choice_of(record, choices).request(record.launch_id)
             created = self.engine.create(request, may_exist=may_exist)
         except KeyboardInterrupt:
             self._show(
@@ -397,6 +351,11 @@ class Launcher:
 
     def _show(self, text: str, level: Level = "info") -> None:
         self._on_event(Notice(text, level))
+
+
+def _choice_of(record: Record, choices: tuple[Choice, ...]) -> Choice:
+    """Return where a job is; the last choice if the record's, which was edited, does not exist."""
+    return choices[min(record.choice, len(choices) - 1)]
 
 
 @contextmanager

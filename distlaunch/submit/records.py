@@ -177,6 +177,8 @@ def _read(path: Path) -> Record:
         record = Record(**values)
     except TypeError as error:  # a field is missing
         raise ValueError(str(error)) from None
+    if record.choice < 0:
+        raise ValueError(f"the choice is {record.choice}")
     if record.launch_id != path.stem:
         raise ValueError(f"the launch id is {record.launch_id}")
     return record

@@ -15,8 +15,8 @@ FLEX = {"strategy": "FLEX_START"}
 DISK, LABELS = {"disk_gb": 64_000, "disk_type": "pd-standard"}, {"labels": (("a", ""),) * 64}
 
 
-def problems(request, next_regions=()):
-    return list(limits.problems(request, machine_catalogue.load(None), next_regions))
+def problems(request, *, is_moved=False):
+    return list(limits.problems(request, machine_catalogue.load(None), is_moved=is_moved))
 
 
 def pool(role="chief", replicas=1, machine="n1-standard-8", **fields):
@@ -86,8 +86,9 @@ def test_a_limit_is_an_error_with_its_remedy(exceeding, code, words):
 
 
 def test_a_job_that_may_be_moved_has_no_tensorboard_and_only_flex_start_refuses_longer_jobs():
-    [problem] = problems(request(tensorboard=BOARD, service_account=ACCOUNT), ("us-east4",))
+    board = request(tensorboard=BOARD, service_account=ACCOUNT, region="us-east4")
+    [problem] = problems(board, is_moved=True)
     assert (problem.code, problem.severity) == ("tensorboard-region", "error")
-    assert "cannot be used in us-east4" in problem.line
+    assert "the job may be moved to us-east4; remove scheduling.regions" in problem.line
     [problem] = problems(request(timeout=WEEK + 1))
     assert (problem.code, problem.severity) == ("timeout-too-long", "warning")

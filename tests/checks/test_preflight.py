@@ -2,19 +2,22 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 
 import pytest
 
-from distlaunch.checks import preflight
-from distlaunch.checks.preflight import CheckOptions, check_image, run_checks
+from distlaunch.checks import image_check
+from distlaunch.checks.image_check import check_image
+from distlaunch.checks.preflight import CheckOptions, run_checks
 from distlaunch.checks.report import format_plan
 
 IMAGE = "image={uri: 'us-docker.pkg.dev/mine-1234/training/digits:1'}"
 GPUS = "cluster={chief: {machine: n1-standard-8, accelerator: {type: NVIDIA_TESLA_T4, count: 3}}}"
 
 
-def report(project, *overrides, **options):
-    return run_checks(project.order(*overrides), CheckOptions(offline=True, **options))
+def report(project, *overrides, catalogue=None, **options):
+    launch = replace(project.order(*overrides), catalogue=catalogue)
+    return run_checks(launch, CheckOptions(offline=True, **options))
 
 
 def codes(project, *overrides, **options):
@@ -70,7 +73,7 @@ def test_an_unreachable_registry_is_a_warning(plain, repository):
 
 
 def test_a_silent_registry_does_not_delay_the_checks(plain, monkeypatch):
-    monkeypatch.setattr(preflight, "_REGISTRY_TIMEOUT", 0.1)
+    monkeypatch.setattr(image_check, "_REGISTRY_TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as server:
         host = f"localhost:{server.getsockname()[1]}"
         repository, base = f"{host}/unused/digits", f"{host}/base"

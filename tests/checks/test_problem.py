@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.checks import preflight
+from distlaunch.checks import image_check
 from distlaunch.checks.cloud.context import no_credentials, not_checked
 from distlaunch.checks.project import requirements
 from distlaunch.checks.project.image_runtime import ImageRuntime
@@ -59,8 +59,8 @@ def test_those_of_a_job_file_of_requirements_and_of_an_image(diagnostics):
         WrongPlatform(problems=[first]),
     ):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(preflight, "plan_image", lambda *_, error=error, **__: raising(error))
-            problems = preflight.check_image(LaunchRequest(FOLDER, JOB)).problems
+            patch.setattr(image_check, "plan_image", lambda *_, error=error, **__: raising(error))
+            problems = image_check.check_image(LaunchRequest(FOLDER, JOB)).problems
         assert [*map(fields, problems)] == [*map(fields, error.problems)]
 
 
@@ -84,6 +84,6 @@ def test_the_setting_of_a_registry_is_not_found_in_its_text():
         error.is_of_base = is_of_base
         replies = iter([error, ImageError("done")])
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(preflight, "plan_image", lambda *_, r=replies, **__: raising(next(r)))
-            first, *_ = preflight.check_image(LaunchRequest(FOLDER, job)).problems
+            patch.setattr(image_check, "plan_image", lambda *_, r=replies, **__: raising(next(r)))
+            first, *_ = image_check.check_image(LaunchRequest(FOLDER, job)).problems
         assert first.where == where

@@ -194,7 +194,8 @@ def test_a_job_that_may_cost_more_than_allowed_is_refused(offline, check):
     assert "warning: timeout shortened from 10 h to " in fitting.err
     timeout = int(json.loads(fitting.out)["jobSpec"]["scheduling"]["timeout"].removesuffix("s"))
     assert 3600 < timeout < 36000
-    assert offline("--max-cost=0").code == 2
+    for amount in ("0", "nan", "inf"):
+        assert offline(f"--max-cost={amount}", "--fit-timeout").code == 2
     assert "--fit-timeout needs a limit" in offline("--fit-timeout").err
 
 
@@ -249,6 +250,18 @@ def test_each_choice_of_machines_and_regions_is_shown_with_its_price(offline, ch
     )
 
 
+def test_each_region_to_which_a_job_may_be_moved_is_checked_once(offline):
+    board = "--set=tensorboard=projects/123/locations/us-central1/tensorboards/456"
+    account = "--set=service_account=a@demo-project.iam.gserviceaccount.com"
+    regions = "--set=scheduling.regions=[us-east4, us-west9]"
+    machines = "--set=scheduling.machines=[{machine: n1-standard-16}]"
+    found = json.loads(offline(board, account, regions, machines, "--json").out)["problems"]
+    moves = [each["what"] for each in found if each["code"] == "tensorboard-region"]
+    assert [what.rpartition(" ")[2] for what in moves] == ["us-east4", "us-west9"]
+    [unknown] = [each["where"] for each in found if each["code"] == "region-unknown"]
+    assert unknown.endswith("scheduling.regions")
+
+
 def test_a_job_that_is_submitted_again_keeps_the_limit(check, project):
     with Emulator(project_dir=project) as emulator:
         at = ("--endpoint", emulator.url, "--detach", "--new")
@@ -256,4 +269,7 @@ def test_a_job_that_is_submitted_again_keeps_the_limit(check, project):
         refused = check(*at, "--max-cost=20", command="resubmit")
         assert refused.code == 1
         assert "--max-cost: the price for its timeout of 10 h is " in refused.err
+        ignored = check(*at, "--set=scheduling.max_cost=20", command="resubmit")
+        assert ignored.code == 2
+        assert "a job that exists takes --max-cost" in ignored.err
         assert check(*at, "--max-cost=100", command="resubmit").code == 0

@@ -74,6 +74,7 @@ def test_machines_are_started_listed_used_and_removed(run, cloud, at):
     ]
     again = run("machines", "up", "warm", *at)  # nothing is confirmed, as nothing is started
     assert (again.code, "exists, and has the machines of the job" in again.err) == (0, True)
+    assert "coming up" not in again.err
     other = run("machines", "up", "warm", "--set", "cluster.workers.count=3", *at)
     assert other.err.splitlines()[-1] == (
         "distlaunch: error: warm exists, with other machines; pass another ID, or run "
@@ -129,6 +130,8 @@ def test_a_dry_run_and_a_missing_terminal_start_nothing(run, at):
     assert json.loads(done.out) == BODY
     named = json.loads(run("machines", "up", "--dry-run", *at).out)  # by the job's name
     assert named["displayName"] == "digits-small"
+    unknown = run("machines", "up", "--dry-run", "--set=cluster.chief.machine=x9-mega-4", *at)
+    assert "price      unknown for x9-mega-4, until you take it down" in unknown.err
     refused = run("machines", "up", *at)
     assert (refused.code, "pass --yes to start them" in refused.err) == (2, True)
     assert listed(run, at) == []

@@ -128,6 +128,31 @@ def test_problems_of_overrides_are_reported_with_those_of_the_file(project):
     ]
 
 
+@pytest.mark.parametrize(
+    ("cluster", "machines", "is_missing"),
+    [
+        ("{chief: {}, workers: {count: 2}}", "{machine: n1-standard-4}", False),
+        ("{chief: {}, workers: {count: 2}}", "{chief: {machine: n1-standard-4}}", True),
+        ("{chief: {machine: n1-standard-4}, workers: {}}", "{machine: n1-standard-8}", True),
+        (
+            "{chief: {}, workers: {accelerator: {type: NVIDIA_TESLA_T4}}}",
+            "{machine: n1-standard-4}",
+            True,
+        ),
+    ],
+)
+def test_pools_without_a_machine_get_that_of_the_first_choice(
+    tmp_path, cluster, machines, is_missing
+):
+    text = f"name: digits\ncluster: {cluster}\nscheduling: {{machines: [{machines}]}}\n"
+    (tmp_path / "distlaunch.yaml").write_text(text)
+    if is_missing:
+        with pytest.raises(JobFileError, match=r"cluster.workers.machine: is missing"):
+            load_job(tmp_path)
+    else:
+        assert load_job(tmp_path).job.cluster.workers.machine.type == "n1-standard-4"
+
+
 EXAMPLE = "expected an assignment such as cluster.workers.count=7"
 
 

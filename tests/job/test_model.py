@@ -5,15 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distlaunch.errors import UsageError
-from distlaunch.job.model import (
-    Cluster,
-    Job,
-    Machine,
-    MachineChoice,
-    Pool,
-    Scheduling,
-    Task,
-)
+from distlaunch.job.choices import job_choices
+from distlaunch.job.model import Cluster, Job, Machine, MachineChoice, Pool, Scheduling
+from distlaunch.job.tasks import Task
 
 SMALL = Machine("n1-standard-4")
 BIG = Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1)
@@ -78,7 +72,7 @@ def test_each_machine_is_tried_once_in_each_region_the_jobs_own_first(own, other
     job = Job("digits", Cluster(Pool(own)), region="us-central1", scheduling=scheduling)
     machines = list(dict.fromkeys([own, *(each.machine for each in others)]))
     places = list(dict.fromkeys(["us-central1", *regions]))
-    tried = [(choice.cluster.chief.machine, choice.region) for choice in job.choices]
+    tried = [(choice.cluster.chief.machine, choice.region) for choice in job_choices(job)]
     assert tried[0] == (own, "us-central1")
     first, second = (1, 0) if order == "next-machine" else (0, 1)
     ranks = (machines.index, places.index)
@@ -92,5 +86,5 @@ def test_a_job_that_must_not_move_has_no_other_choice():
     others = (MachineChoice(BIG),)
     scheduling = Scheduling(regions=("us-east4",), machines=others, on_stockout="fail")
     job = Job("digits", Cluster(Pool(SMALL)), region="us-central1", scheduling=scheduling)
-    assert job.choices == (job,)
+    assert job_choices(job) == (job,)
     assert not job.has_gpus

@@ -141,6 +141,12 @@ NO_GPU = "needs NVIDIA accelerators on the chief and the workers; cluster.worker
             "distlaunch.yaml:7:20: reduction_server.replicas: no egress limit is documented for "
             "g4-standard-384 with 8 NVIDIA_RTX_PRO_6000; write reduction_server.replicas: N",
         ),
+        (
+            V100,
+            ["scheduling.machines=[{machine: n1-standard-8}]"],
+            "distlaunch.yaml:7:1: reduction_server: on machines of scheduling.machines: "
+            f"{NO_GPU.replace('cluster.workers', 'cluster.chief')}",
+        ),
         *(
             (V100.replace("auto", value), [], f"{NOT_A_NUMBER}, got {value!r}")
             for value in ("0", "1.5", "all")

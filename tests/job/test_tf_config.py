@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from distlaunch.job.model import Cluster, Machine, Pool, Task
+from distlaunch.job.model import Cluster, Machine, Pool
+from distlaunch.job.tasks import Task
 from distlaunch.job.tf_config import replica_environment, tf_config
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "replicas.json").read_text())

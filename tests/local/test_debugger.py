@@ -12,7 +12,7 @@ from itertools import count
 import pytest
 
 from distlaunch.errors import DistlaunchError
-from distlaunch.job.model import Task
+from distlaunch.job.tasks import Task
 from distlaunch.local import stop_policy
 from distlaunch.local.debugger import Debugger, check_program
 from distlaunch.local.stop_policy import Done, Ended, Policy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlaunch.job.model import Task
+from distlaunch.job.tasks import Task
 from distlaunch.local.host_resources import HostResources, share_out, this_machine
 
 TASKS = st.tuples(st.integers(0, 12), st.integers(0, 3), st.integers(0, 1)).map(

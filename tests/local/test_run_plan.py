@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from distlaunch.errors import DistlaunchError, UsageError
-from distlaunch.job.model import Cluster, Job, Machine, Pool, Task
+from distlaunch.job.model import Cluster, Job, Machine, Pool
+from distlaunch.job.tasks import Task
 from distlaunch.local.compare.rounds import QuietView
 from distlaunch.local.run_plan import Fault, RunOptions, TaskProgram, plan_run
 from distlaunch.local.runner import Runner

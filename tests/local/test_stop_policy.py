@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from distlaunch.job.model import Task
+from distlaunch.job.tasks import Task
 from distlaunch.local.stop_policy import (
     KILL_TIMEOUT,
     OUTLIVE_TIMEOUT,

@@ -6,12 +6,11 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from distlaunch import price
-from distlaunch.job import machine_catalogue
+from distlaunch.checks.cost_limit import price_problem
 from distlaunch.job.launch import LaunchRequest
 from distlaunch.job.model import (
     Cluster,
@@ -23,8 +22,8 @@ from distlaunch.job.model import (
     Scheduling,
     Tuning,
 )
+from distlaunch.price.limit import fitting_timeout
 
-KNOWN = machine_catalogue.bundled()
 LARGE = MachineChoice(Machine("n1-standard-32"))
 TRIALS = Tuning("accuracy", "maximize", {"rate": RangeParameter(0, 1)}, 5, 2)
 
@@ -44,27 +43,26 @@ def launch(timeout, max_cost, machines=(), tuning=None):
 )
 def test_the_longest_timeout_that_the_limit_pays_for(timeout, max_cost, machines, tuning):
     asked = launch(timeout, max_cost, machines, tuning)
-    before = price.price_choices(asked, KNOWN)
-    fitting = price.fit_timeout(asked, before)
-    after = price.price_choices(fitting, KNOWN)
-    chosen = after[0].request.timeout
-    highest = max(choice.cost.up_to_timeout for choice in after)
-    assert chosen <= timeout
-    if fitting is asked:
-        of_a_minute = highest / timeout * 60
-        assert highest <= Decimal(str(max_cost)) or of_a_minute > Decimal(str(max_cost))
+    fitting = fitting_timeout(price.price_choices(asked), max_cost)
+    limit, seconds = Decimal(str(max_cost)), fitting or timeout
+    fitted = launch(seconds, max_cost, machines, tuning)
+    highest = max(choice.cost.up_to_timeout for choice in price.price_choices(fitted))
+    if fitting is None:
+        assert highest / timeout * 60 > limit
     else:
-        assert highest <= Decimal(str(max_cost)) < highest / chosen * (chosen + 60)
+        assert highest <= limit < highest / seconds * (seconds + 60)
 
 
-def test_an_unknown_price_shortens_nothing():
+def test_an_unknown_price_or_one_of_nothing_shortens_nothing():
     unknown = launch(3600, 0.01, (MachineChoice(Machine("x9-mega-4")),))
-    assert price.fit_timeout(unknown, price.price_choices(unknown, KNOWN)) is unknown
+    assert fitting_timeout(price.price_choices(unknown), 0.01) is None
+    warm = launch(3600, 0.01)
+    warm = replace(warm, job=replace(warm.job, persistent_resource="warm"))
+    assert fitting_timeout(price.price_choices(warm), 0.01) is None
 
 
-@pytest.mark.parametrize("on_slurm", [False, True])
-def test_without_a_limit_nothing_is_shortened(on_slurm):
-    asked = launch(3600, None)
-    engine = "slurm" if on_slurm else "vertex"
-    asked = replace(asked, job=replace(asked.job, engine=engine))
-    assert price.fit_timeout(asked, ()) is asked
+def test_a_price_just_above_the_limit_does_not_look_like_it():
+    [choice] = price.price_choices(launch(36_000, None))
+    problem = price_problem(choice.cost, float(choice.cost.up_to_timeout) - 1e-4)
+    in_all, allowed = problem.what.partition(" is ")[2].split(", above ")
+    assert in_all != allowed

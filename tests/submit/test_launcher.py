@@ -123,6 +123,18 @@ def test_killed_at_any_moment_and_run_again_makes_one_job(healthy, launch, pytho
         assert job["labels"]["distlaunch-launch"] == launch_id, moment
 
 
+def test_a_record_with_a_choice_that_does_not_exist_is_resumed(
+    healthy, launch, python, tmp_path, records
+):
+    folder = write_project(tmp_path / "digits-edited")
+    kill_submit(python, folder, healthy, MOMENTS - 4, "--", "600")
+    [path] = folder.glob(".distlaunch/jobs/*.json")
+    path.write_text(json.dumps(records(folder)[0] | {"choice": 7, "resource": None}))
+    done = launch(healthy, folder.name)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == path.stem
+
+
 def test_the_record_has_the_commit_and_no_program_of_gits_configuration_runs(
     healthy, submit, records, project, tmp_path
 ):

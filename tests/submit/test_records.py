@@ -116,6 +116,7 @@ def test_the_newest_of_two_records_of_one_second(records):
         ('{"launch_id": "broken"}', "missing"),
         (json.dumps(asdict(record()) | {"launch_id": "../broken"}), "the launch id is ../broken"),
         (json.dumps(asdict(record()) | {"is_open": "no"}), "is_open is not of type bool"),
+        (json.dumps(asdict(record("broken")) | {"choice": -1}), "the choice is -1"),
         (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
         (os.mkfifo, "not a regular file"),
         (Path.mkdir, "Is a directory"),

@@ -89,7 +89,7 @@ def _machine_problems(
 
 def _persistent_resource_problems(context: CloudContext, where: str) -> Iterator[Problem]:
     request, region = context.request, context.request.region
-    name = request.persistent_resource
+    name = quote(request.persistent_resource or "", safe="")
     path = f"projects/{context.project}/locations/{region}/{COLLECTION}/{name}"
     try:
         found = context.call("GET", "aiplatform", path, region=region)

@@ -8,8 +8,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.job.model import POOL_ROLES, TASK_TYPES
 from distlaunch.job.overrides import job_data
+from distlaunch.job.tasks import POOL_ROLES, TASK_TYPES
 from distlaunch.template import render_template
 
 if TYPE_CHECKING:

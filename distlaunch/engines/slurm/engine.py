@@ -24,7 +24,7 @@ from distlaunch.errors import (
 )
 from distlaunch.job.launch import LaunchRequest
 from distlaunch.job.load import job_from_data
-from distlaunch.job.model import Task
+from distlaunch.job.tasks import Task
 from distlaunch.task_files import file_stem
 
 if TYPE_CHECKING:

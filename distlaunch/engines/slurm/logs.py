@@ -9,7 +9,7 @@ from distlaunch.engines.api import LogSelection
 from distlaunch.engines.slurm.job_status import PLATFORM
 from distlaunch.events import Notice, TaskLines, Trained
 from distlaunch.figures import FIGURES
-from distlaunch.job.model import Task
+from distlaunch.job.tasks import Task
 from distlaunch.summary import as_number
 from distlaunch.task_files import EventFile, Lines
 from distlaunch.tensorflow_noise import without_noise

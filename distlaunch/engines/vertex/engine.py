@@ -16,10 +16,10 @@ from distlaunch.engines.vertex.client import is_loopback
 from distlaunch.engines.vertex.job_resource import read_status
 from distlaunch.engines.vertex.jobs import Jobs, parse_name
 from distlaunch.engines.vertex.log_query import without_trial
-from distlaunch.errors import GoogleError
+from distlaunch.errors import GoogleError, UsageError
 from distlaunch.job import vertex
 from distlaunch.job.launch import LAUNCH_LABEL, change_job_dir
-from distlaunch.job.model import job_name
+from distlaunch.job.names import job_name
 from distlaunch.job.vertex import fields
 
 if TYPE_CHECKING:
@@ -197,6 +197,8 @@ def _override_inputs(
         text = json.dumps(inputs, ensure_ascii=False)
         config.write_text(_VARIABLE.sub("$${", text), encoding="utf-8")
         job = load_job(Path(folder), config=config, overrides=overrides, args=program_args).job
+    if job.scheduling.max_cost is not None:  # which Google's job does not have
+        raise UsageError("--set scheduling.max_cost: a job that exists takes --max-cost")
     return vertex.build_request(job, image=None, labels={}, job_dir=None)
 
 

@@ -13,7 +13,7 @@ from distlaunch.engines.vertex.jobs import parse_name
 from distlaunch.errors import UsageError
 from distlaunch.figures import FIGURES
 from distlaunch.job import reduction_server
-from distlaunch.job.model import TASK_TYPES
+from distlaunch.job.tasks import TASK_TYPES
 from distlaunch.job.vertex import fields
 
 if TYPE_CHECKING:

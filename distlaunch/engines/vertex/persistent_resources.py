@@ -65,7 +65,8 @@ class PersistentResources:
         state, error = resource.get("state"), resource.get("error") or {}
         if state in ("ERROR", "STOPPING", "gone"):
             remedy = f"'distlaunch machines down {name}' removes it"
-            raise GoogleError(f"{name} is {state}: {error.get('message', '')}", remedy=remedy)
+            reason = f": {error['message']}" if error.get("message") else ""
+            raise GoogleError(f"{name} is {state}{reason}", remedy=remedy)
         return state == "RUNNING"
 
     def is_done(self, operation: Mapping[str, Any]) -> bool:

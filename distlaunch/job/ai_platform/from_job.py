@@ -16,7 +16,7 @@ from distlaunch.job.ai_platform.fields import (
     reverse,
 )
 from distlaunch.job.launch import JOB_DIR
-from distlaunch.job.model import POOL_ROLES
+from distlaunch.job.tasks import POOL_ROLES
 from distlaunch.job.validation import dotted_path
 from distlaunch.job.vertex.fields import is_reduction_server, leaves
 

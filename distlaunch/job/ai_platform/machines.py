@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch.errors import did_you_mean
 from distlaunch.job.machine_catalogue import bundled
-from distlaunch.job.model import POOL_ROLES, Machine, PoolRole
+from distlaunch.job.model import Machine
+from distlaunch.job.tasks import POOL_ROLES, PoolRole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,7 +19,8 @@ from distlaunch.job.ai_platform.fields import (
 )
 from distlaunch.job.ai_platform.machines import RoleConfig, current_machine, role_configs
 from distlaunch.job.launch import JOB_DIR
-from distlaunch.job.model import POOL_ROLES, job_name
+from distlaunch.job.names import job_name
+from distlaunch.job.tasks import POOL_ROLES
 from distlaunch.job.vertex import to_job as vertex_to_job
 from distlaunch.job.yaml_document import job_file_error
 

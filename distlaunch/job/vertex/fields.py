@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
-from distlaunch.job.model import Machine, Pool, Program, ReductionServer, Strategy, job_name
+from distlaunch.job.model import Machine, Pool, Program, ReductionServer, Strategy
+from distlaunch.job.names import job_name
 from distlaunch.job.reduction_server import POOL, is_image
 
 if TYPE_CHECKING:

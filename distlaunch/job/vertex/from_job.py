@@ -84,6 +84,8 @@ def plain_request(
         _set(spec, json_name, getattr(job, name))
     if spec.get("enableWebAccess") and not job.web_access:
         spec["enableWebAccess"] = False
+    if not job.persistent_resource:  # as with --set persistent_resource=
+        spec.pop("persistentResourceId", None)
     _set_experiment(spec, job)
     if job_dir:
         spec.setdefault("baseOutputDirectory", {})["outputUriPrefix"] = job_dir

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.job import reduction_server, reservation, vertex
-from distlaunch.job.model import POOL_ROLES, Machine
+from distlaunch.job.model import Machine
+from distlaunch.job.tasks import POOL_ROLES
 from distlaunch.job.vertex import fields
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import pytest
 
 from distlaunch.errors import JobFileError
 from distlaunch.job import vertex
+from distlaunch.job.choices import job_choices
 from distlaunch.job.load import load_job
 from distlaunch.job.overrides import job_data
 from distlaunch.job.persistent_resource import build_body, shortages
@@ -91,6 +92,24 @@ def test_what_the_section_vertex_sets_for_a_pool_is_kept_or_conflicts(load):
     assert load("vertex: {jobSpec: {persistentResourceId: a}}\n").persistent_resource == "a"
 
 
+def test_other_machines_and_regions_are_not_reserved_and_have_no_topology(load, tmp_path):
+    config = tmp_path / "config.yaml"
+    machine = (
+        "{machineType: ct5lp-hightpu-4t, tpuTopology: 4x4, "
+        "reservationAffinity: {reservationAffinityType: ANY_RESERVATION}}"
+    )
+    config.write_text(
+        f"workerPoolSpecs: [{{machineSpec: {machine}, containerSpec: {{imageUri: 'a/b:1'}}}}]\n"
+    )
+    lists = "scheduling: {machines: [{machine: n1-standard-8}], regions: [us-east1, us-west1]}\n"
+    first, *others = job_choices(load(lists, config=config, region="us-east1"))
+    assert affinities(first) == [{"reservationAffinityType": "ANY_RESERVATION"}]
+    tpu = {"machineType": "ct5lp-hightpu-4t", "tpuTopology": "4x4"}
+    cpu = {"machineType": "n1-standard-8"}
+    bodies = [sent(job)["jobSpec"]["workerPoolSpecs"] for job in others]
+    assert [pools[0]["machineSpec"] for pools in bodies] == [cpu, tpu, cpu]
+
+
 def test_google_s_file_wins_over_the_job_file_and_an_option_over_both(load, tmp_path):
     config = tmp_path / "config.yaml"
     affinity = "reservationAffinity: {reservationAffinityType: ANY_RESERVATION}"
@@ -106,6 +125,8 @@ def test_google_s_file_wins_over_the_job_file_and_an_option_over_both(load, tmp_
     job = load(both, config=config, overrides=options)
     assert affinities(job) == [specific(FULL)]
     assert sent(job)["jobSpec"]["persistentResourceId"] == "other"
+    without = load(both, config=config, overrides=["persistent_resource="])
+    assert "persistentResourceId" not in sent(without)["jobSpec"]
 
 
 def test_a_persistent_resource_has_the_machines_of_all_trials_at_once(load):
