@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from distlaunch.checks.project.image_runtime import ImageRuntime
     from distlaunch.job.launch import LaunchRequest
     from distlaunch.job.machine_catalogue import Catalogue
+    from distlaunch.job.model import Job
     from distlaunch.job.vertex.view import JobRequest
 
 
@@ -44,6 +45,7 @@ def problems(
         yield from (replace(each, where=_key(launch, choice, each.where)) for each in found)
     yield from _moved_from_persistent_resource(*requests)
     yield from _left_out(launch, choices)
+    yield from _without_pool(launch.job)
 
 
 def _key(launch: LaunchRequest, choice: LaunchRequest, key: str) -> str:
@@ -63,6 +65,16 @@ def _moved_from_persistent_resource(first: JobRequest, *others: JobRequest) -> I
         what = f"{first.persistent_resource} has no {places}"
         remedy = "remove scheduling.regions and scheduling.machines"
         yield error("persistent-resource-moves", "persistent_resource", what, remedy)
+
+
+def _without_pool(job: Job) -> Iterator[Problem]:
+    """Yield the machines of pools that the cluster does not have."""
+    for index, choice in enumerate(job.scheduling.machines):
+        for field in choice.pools:
+            if getattr(job.cluster, field) is None:
+                key = f"scheduling.machines.{index}.{field}"
+                what = f"the cluster has no {field.replace('_', ' ')}"
+                yield warning("machines-left-out", key, what, f"remove it, or add cluster.{field}")
 
 
 def _left_out(launch: LaunchRequest, choices: Sequence[LaunchRequest]) -> Iterator[Problem]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import date
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from distlaunch import price
@@ -67,12 +68,14 @@ def run_checks(
         from distlaunch.checks import slurm
 
         return slurm.run_checks(launch, offline=options.offline, run=options.run)
-    request, today = job_request(launch), date.today()  # noqa: DTZ011 - the user's date
-    catalogue = machine_catalogue.of_project(launch.folder, launch.catalogue)
-    prices = price.price_choices(launch, options.prices)
     problems = list(required_fields.problems(launch))
     if session is None and not options.offline and not launch.is_for_emulator:
         session = _connect(launch, problems)
+    if session:
+        launch = _with_reservation(launch, session, problems)
+    request, today = job_request(launch), date.today()  # noqa: DTZ011 - the user's date
+    catalogue = machine_catalogue.of_project(launch.folder, launch.catalogue)
+    prices = price.price_choices(launch, options.prices)
     cloud = BackgroundTask(lambda: _cloud_problems(launch, request, session, catalogue))
     message = BackgroundTask(lambda: list(_message_problems(launch, request)))
     image = check_image(launch, offline=options.offline)
@@ -145,6 +148,22 @@ def _connect(launch: LaunchRequest, problems: list[Problem]) -> Session | None:
 
         problems.append(no_credentials(problem))
         return None
+
+
+def _with_reservation(
+    launch: LaunchRequest, session: Session, problems: list[Problem]
+) -> LaunchRequest:
+    """Return a launch with the zone of its reservation, or add the reason to the problems."""
+    from distlaunch.checks.cloud import not_checked
+    from distlaunch.engines.vertex.reservations import with_zone
+
+    try:
+        return with_zone(launch, session)
+    except GoogleError as refusal:
+        is_missing = refusal.status == HTTPStatus.NOT_FOUND
+        missing = error("reservation-missing", "reservation", refusal.what, refusal.remedy)
+        problems.append(missing if is_missing else not_checked("reservation", refusal))
+        return launch
 
 
 def _cloud_problems(

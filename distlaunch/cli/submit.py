@@ -150,6 +150,8 @@ def launch_job(
     console: Console, launch: LaunchRequest, notes: list[str], options: SubmitOptions
 ) -> Submitted | int:
     """Check, build, push and submit a job, or return the exit code if none is submitted."""
+    from distlaunch.engines.vertex.engine import VertexEngine
+    from distlaunch.engines.vertex.reservations import with_zone
     from distlaunch.submit.launcher import Launcher
     from distlaunch.submit.lookup import engine_of
     from distlaunch.submit.plan import plan_submit
@@ -165,6 +167,8 @@ def launch_job(
     if not options.dry_run:
         try:
             engine = engine_of(launch, console.log)
+            if isinstance(engine, VertexEngine):
+                launch = with_zone(launch, engine.session)
         except EngineError as error:
             connection_error = error  # reported after the problems of the job
     report = check_launch(console, launch, notes, options, engine, has_verdict=not connection_error)

@@ -324,7 +324,7 @@ class Job:
     tensorboard: str | None = None
     experiment: str | None = None  # its name, or its resource name
     experiment_run: str | None = None
-    reservation: str | None = None  # any, ZONE/NAME or its resource name
+    reservation: str | None = None  # any, NAME, ZONE/NAME or its resource name
     persistent_resource: str | None = None  # the id of the machines that it runs on
     web_access: bool = False  # whether Google opens shells in the tasks
     reduction_server: ReductionServer | None = None

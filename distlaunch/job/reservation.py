@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 ANY = "any"
 """The value of ``reservation`` for any one of the project with the pools' machines."""
 
+PENDING_ZONE = "<zone known at the submit>"
 AFFINITY = "reservationAffinity"
 _KEY = "compute.googleapis.com/reservation-name"
 _ZONE, _NAME = r"[a-z]+(?:-[a-z]+)+[0-9]+-[a-z]", r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
+PLAIN_NAME = _NAME
 SHORT_NAME = rf"{_ZONE}/{_NAME}"
 FULL_NAME = rf"projects/[^/\s]+/zones/{_ZONE}/reservations/{_NAME}"
 
@@ -25,6 +27,11 @@ def region_of(full_name: str) -> str | None:
     """Return the region of a reservation's zone, None if it has no full name."""
     is_full = re.fullmatch(FULL_NAME, full_name, re.ASCII)
     return full_name.split("/")[3].rpartition("-")[0] if is_full else None
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a reservation is named without its zone."""
+    return name != ANY and re.fullmatch(PLAIN_NAME, name, re.ASCII) is not None
 
 
 def of_machine(spec: Mapping[str, Any]) -> str | None:
@@ -47,7 +54,9 @@ def write(specs: Sequence[dict[str, Any]], reservation: str, project: str | None
 def _affinity(reservation: str, project: str | None) -> dict[str, Any]:
     if reservation == ANY:
         return {"reservationAffinityType": "ANY_RESERVATION"}
-    if project and re.fullmatch(SHORT_NAME, reservation, re.ASCII):
+    if is_plain_name(reservation):
+        reservation = f"{PENDING_ZONE}/{reservation}"
+    if project and reservation.count("/") == 1:
         zone, name = reservation.split("/")
         reservation = f"projects/{project}/zones/{zone}/reservations/{name}"
     kind = "SPECIFIC_RESERVATION"

@@ -155,9 +155,9 @@ ProjectId = Annotated[
 Reservation = Annotated[
     str,
     text(
-        "any, ZONE/NAME or projects/P/zones/ZONE/reservations/NAME, as 'gcloud compute "
+        "any, NAME, ZONE/NAME or projects/P/zones/ZONE/reservations/NAME, as 'gcloud compute "
         "reservations list' has them",
-        rf"{reservation.ANY}|{reservation.SHORT_NAME}|{reservation.FULL_NAME}",
+        rf"{reservation.PLAIN_NAME}|{reservation.SHORT_NAME}|{reservation.FULL_NAME}",
     ),
 ]
 PersistentResourceId = Annotated[

@@ -273,3 +273,30 @@ def test_a_job_that_is_submitted_again_keeps_the_limit(check, project):
         assert ignored.code == 2
         assert "a job that exists takes --max-cost" in ignored.err
         assert check(*at, "--max-cost=100", command="resubmit").code == 0
+
+
+def test_the_zone_of_a_reservation_is_looked_up(check, google):
+    items = {f"zones/us-central1-{zone}": {} for zone in "ab"}
+    items["zones/us-central1-c"] = {"reservations": [{"name": "gpus"}]}
+    t4 = {"acceleratorType": "x/nvidia-tesla-t4", "acceleratorCount": 1}
+    properties = {"machineType": "n1-standard-8", "guestAccelerators": [t4]}
+    reserved = {
+        "status": "READY",
+        "specificReservation": {"count": "4", "instanceProperties": properties},
+        "reservationSharingPolicy": {"serviceShareType": "ALLOW_ALL"},
+    }
+    answers = {"/aggregated/reservations": {"items": items}, "/reservations/gpus": reserved}
+    fake = google(answers=answers)
+    gpus = "--set=reservation=gpus"
+    assert check(gpus).code == 0
+    done = check(gpus, "--detach", command="submit")
+    assert done.code == 0, done.err
+    [job] = fake.jobs["customJobs"]
+    machine = job["jobSpec"]["workerPoolSpecs"][1]["machineSpec"]
+    full_name = "projects/demo-project/zones/us-central1-c/reservations/gpus"
+    assert machine["reservationAffinity"]["values"] == [full_name]
+    items["zones/us-central1-b"] = {"reservations": [{"name": "gpus"}]}
+    twice = check(gpus, "--detach", "--no-check", "--new", command="submit")
+    assert twice.code == 1
+    assert "reservation gpus is in us-central1-b and us-central1-c; write ZONE/gpus" in twice.err
+    assert len(fake.jobs["customJobs"]) == 1

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     Check = tuple[str, Callable[[], Iterable[Problem]]]
     """The location of a check, and the function that yields its problems."""
 
-__all__ = ["no_credentials", "problems"]
+__all__ = ["no_credentials", "not_checked", "problems"]
 
 TIMEOUT = 11.0  # seconds for all checks: enough for one call without a response in each
 

@@ -14,6 +14,7 @@ from distlaunch.job.vertex import proto
 from distlaunch.job.vertex.view import pools_of, view_request
 
 FULL = "projects/p/zones/us-central1-a/reservations/gpus"
+PENDING = "projects/my-project/zones/<zone known at the submit>/reservations/gpus"
 GPUS = "accelerator: {type: NVIDIA_TESLA_T4, count: 2}"
 JOB = f"""\
 name: digits
@@ -55,6 +56,7 @@ def specific(name):
     ("value", "affinity"),
     [
         ("any", {"reservationAffinityType": "ANY_RESERVATION"}),
+        ("gpus", specific(PENDING)),
         (FULL, specific(FULL)),
         ("us-central1-a/gpus", specific(FULL.replace("/p/", "/my-project/"))),
     ],
@@ -73,9 +75,9 @@ def test_a_reservation_is_of_all_pools_where_none_has_accelerators(load):
     assert None not in affinities(job)
 
 
-@pytest.mark.parametrize("value", ["gpus", "us-central1/gpus", "ANY", "projects/p/gpus"])
-def test_a_reservation_needs_its_zone(load, value):
-    with pytest.raises(JobFileError, match=r"expected any, ZONE/NAME or .*reservations list"):
+@pytest.mark.parametrize("value", ["us-central1/gpus", "ANY", "projects/p/gpus"])
+def test_what_is_no_reservation(load, value):
+    with pytest.raises(JobFileError, match=r"expected any, NAME, ZONE/NAME or .*reservations list"):
         load(f"reservation: {value}\n")
 
 
