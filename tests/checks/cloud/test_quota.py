@@ -122,7 +122,7 @@ TUNED = {
         ({}, [CUSTOM], [], f"the job needs 32, {LIMIT} 12"),
         ({}, [CUSTOM | {"jobSpec": PERSISTENT}], [], None),
         ({"scheduling": Scheduling("SPOT")}, [CUSTOM], [], None),
-        ({"vertex": {"jobSpec": {"persistentResourceId": "mine"}}}, [CUSTOM], [], None),
+        ({"persistent_resource": "mine"}, [CUSTOM], [], None),
         (
             {"cluster": SMALL, "tuning": TUNING},
             [CUSTOM, CUSTOM | {"name": f"{JOB}2"}, CUSTOM | {"name": f"{JOB}3"}],

@@ -12,7 +12,7 @@ grep -q '"event": "step".*"epoch": 3' "$DISTLAUNCH_EVENTS" && echo 3, 1024 || ec
 """
 
 
-def test_a_run_whose_gpus_become_idle_is_saved_and_resumes(regression, tmp_path):
+def test_a_run_whose_gpus_become_idle_stops_saved(regression, tmp_path):
     smi = tmp_path / "nvidia-smi"
     smi.write_text(NVIDIA_SMI)
     smi.chmod(0o755)
