@@ -7,12 +7,10 @@ regular file of limited size and depth.
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import stat
 import sys
-import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
@@ -143,6 +141,9 @@ def lock(path: Path, *, wait: bool) -> Iterator[int]:
     is not to `wait`.
     """
     if path.is_dir() and sys.platform == "win32":  # which opens no folder
+        import hashlib
+        import tempfile
+
         name = hashlib.sha256(os.path.realpath(path).lower().encode()).hexdigest()
         path = Path(tempfile.gettempdir(), f"distlaunch-{name}.lock")
     access = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT | NO_FOLLOW

@@ -24,7 +24,7 @@ def require_posix(what: str) -> None:
 
 
 def prepare_process() -> None:
-    """Have the standard streams take any text: what their encoding lacks becomes '?'."""
+    """Have the standard streams take any text: what is not in their encoding becomes '?'."""
     if sys.platform == "win32":
         # No program of a cloned project is run in place of git or Docker. The variable is that of
         # https://learn.microsoft.com/windows/win32/api/processenv/nf-processenv-needcurrentdirectoryforexepathw
@@ -70,7 +70,7 @@ if sys.platform == "win32":
         subprocess.run(words, capture_output=True, check=False)
 
     def replace(source: Path, target: Path) -> None:
-        """Rename a file over another, once nobody has that one open."""
+        """Rename a file over another, once no process has that one open."""
         for _ in range(20):
             try:
                 source.replace(target)

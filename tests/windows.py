@@ -1,8 +1,8 @@
 """Windows, as far as Linux can be it.
 
 As a script it runs commands of distlaunch and functions of tests in a process whose standard
-library has nothing of POSIX that Windows lacks. `os.name` stays, because pathlib, for one, would
-handle no path of this machine.
+library has nothing of POSIX that is not on Windows. `os.name` stays, because pathlib, for one,
+would handle no path of this machine.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Locks:
     @classmethod
     def locking(cls, descriptor: int, mode: int, count: int) -> None:
         start = os.lseek(descriptor, 0, os.SEEK_CUR)
-        assert start >= os.fstat(descriptor).st_size, "nobody else could read these bytes"
+        assert start >= os.fstat(descriptor).st_size, "no other process could read these bytes"
         kind = fcntl.F_UNLCK if mode == cls.LK_UNLCK else fcntl.F_WRLCK
         if kind == fcntl.F_UNLCK and (descriptor, start) not in cls.held:
             raise PermissionError(errno.EACCES, "Permission denied")  # not locked by this handle

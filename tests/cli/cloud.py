@@ -31,6 +31,15 @@ sys.exit(int(sys.argv[2]))
 """
 
 
+def write_project(folder: Path, job_file: str, program: str, name: str = "trainer.py") -> Path:
+    """Write a job file and its program into a new folder digits, and return that."""
+    project = folder / "digits"
+    project.mkdir()
+    (project / "distlaunch.yaml").write_text(job_file)
+    (project / name).write_text(program)
+    return project
+
+
 def new_record(launch_id: str = "digits-1", **more: Any) -> Record:
     """Return the record of a launch of digits in project p."""
     fields = {"project": "p", "region": "us-central1", "collection": "customJobs", "content": ""}

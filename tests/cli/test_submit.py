@@ -11,7 +11,7 @@ import pytest
 from distlaunch.scaffold import plan
 
 from ..engines.vertex.servers import in_turn, refused  # noqa: TID252 - tests are no package
-from .cloud import LABEL, Cloud
+from .cloud import LABEL, Cloud, write_project
 from .terminal import run_on_terminal
 
 JOB_FILE = """\
@@ -62,11 +62,7 @@ IMAGE = "--image=localhost:5000/digits:1"
 
 @pytest.fixture
 def project(tmp_path):
-    folder = tmp_path / "digits"
-    folder.mkdir()
-    (folder / "distlaunch.yaml").write_text(JOB_FILE)
-    (folder / "trainer.py").write_text(TRAINER)
-    return folder
+    return write_project(tmp_path, JOB_FILE, TRAINER)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from distlaunch.job.load import load_job
 from distlaunch.tune.trial_runs import SearchPlan, TrialRuns
 
 from ..json_schemas import load_checked  # noqa: TID252 - tests are no package
-from .cloud import Cloud
+from .cloud import Cloud, write_project
 from .terminal import run_on_terminal
 
 TUNING = """\
@@ -69,11 +69,7 @@ if options.rate == os.environ.get("WAIT") and not pathlib.Path("continue").exist
 
 @pytest.fixture
 def project(tmp_path):
-    folder = tmp_path / "digits"
-    folder.mkdir()
-    (folder / "distlaunch.yaml").write_text(JOB_FILE)
-    (folder / "trial.py").write_text(TRIAL)
-    return folder
+    return write_project(tmp_path, JOB_FILE, TRIAL, "trial.py")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import json
 import pytest
 import windows
 
-from .cloud import Cloud
+from .cloud import Cloud, write_project
 from .test_submit import IMAGE, JOB_FILE
 
 TRAINER = """\
@@ -31,11 +31,7 @@ NEED_POSIX = {
 
 @pytest.fixture
 def project(tmp_path):
-    folder = tmp_path / "digits"
-    folder.mkdir()
-    (folder / "distlaunch.yaml").write_text(JOB_FILE)
-    (folder / "trainer.py").write_text(TRAINER)
-    return folder
+    return write_project(tmp_path, JOB_FILE, TRAINER)
 
 
 @pytest.fixture

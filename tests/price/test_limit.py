@@ -42,8 +42,8 @@ def launch(timeout, max_cost, machines=(), tuning=None):
     st.sampled_from([None, TRIALS]),
 )
 def test_the_longest_timeout_that_the_limit_pays_for(timeout, max_cost, machines, tuning):
-    asked = launch(timeout, max_cost, machines, tuning)
-    fitting = fitting_timeout(price.price_choices(asked), max_cost)
+    limited = launch(timeout, max_cost, machines, tuning)
+    fitting = fitting_timeout(price.price_choices(limited), max_cost)
     limit, seconds = Decimal(str(max_cost)), fitting or timeout
     fitted = launch(seconds, max_cost, machines, tuning)
     highest = max(choice.cost.up_to_timeout for choice in price.price_choices(fitted))
