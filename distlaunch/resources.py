@@ -7,7 +7,7 @@ from typing import Any
 
 from distlaunch.errors import UsageError, did_you_mean
 
-FACTS = "starter.yaml"  # of a starter; docs/starters.md has its keys
+FACTS = "starter.yaml"  # of a starter; docs/look-up/starters.md has its keys
 TRAINER = "distlaunch_trainer"  # the trainer package
 KERAS, TENSORFLOW = ">=3.12,<3.16", ">=2.21,<2.22"  # see docs/dependencies.md
 INSTALL_TENSORFLOW = f"pip install 'keras{KERAS}' 'tensorflow{TENSORFLOW}'"

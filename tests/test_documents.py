@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
 RUN = "console"
 LONG = "console long"
@@ -278,7 +278,7 @@ def test_long_sessions_of_a_document_run(document, run_session, tmp_path):
 
 @pytest.mark.slow
 def test_commands_of_the_slurm_page_run(slurm, tmp_path):
-    text = (ROOT / "docs" / "slurm.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/start/slurm.md").read_text(encoding="utf-8")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, **slurm.environment, "HOME": str(tmp_path), "PATH": path}
     printed = _run_session(environment, console_commands(text, ON_SLURM), tmp_path)
@@ -350,7 +350,7 @@ def test_kinds_of_blocks_links_and_targets_of_make_are_known(document):
 
 
 def test_job_file_document_has_every_key_and_valid_examples(tmp_path):
-    text = (ROOT / "docs/job-file.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/look-up/job-file.md").read_text(encoding="utf-8")
     json_schema = schema()
     sections = (json_schema, *json_schema["$defs"].values())
     keys = {key for section in sections for key in section.get("properties", {})}
@@ -362,6 +362,6 @@ def test_job_file_document_has_every_key_and_valid_examples(tmp_path):
 
 
 def test_performance_document_has_every_benchmark():
-    text = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/understand/performance.md").read_text(encoding="utf-8")
     scripts = {path.name for path in (ROOT / "benchmarks").glob("*.py")} - {"common.py"}
     assert set(re.findall(r"`(?:benchmarks/)?([a-z_]+\.py)`", text)) == scripts

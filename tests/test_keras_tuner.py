@@ -1,4 +1,4 @@
-"""The search with Keras Tuner that docs/tuning.md shows."""
+"""The search with Keras Tuner that docs/do/tuning.md shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ JOB_FILE = "name: search\nmodule: search\ncluster: {chief: {machine: n1-standard
 
 @pytest.mark.docs
 def test_the_documented_search_trains_each_trial(checkout, tensorflow, tmp_path):
-    text = (checkout / "docs/tuning.md").read_text(encoding="utf-8")
+    text = (checkout / "docs/do/tuning.md").read_text(encoding="utf-8")
     [script] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (tmp_path / "search.py").write_text(script)
     (tmp_path / "distlaunch.yaml").write_text(JOB_FILE)

@@ -1,4 +1,4 @@
-"""The code of docs/trackers.md, with W&B offline and MLflow on a file."""
+"""The code of docs/do/trackers.md, with W&B offline and MLflow on a file."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def tracked_runs(host, tmp_path) -> Callable[[], dict[str, Any]]:
 @pytest.fixture
 def code(checkout) -> list[str]:
     """The document's blocks of Python."""
-    text = (checkout / "docs/trackers.md").read_text(encoding="utf-8")
+    text = (checkout / "docs/do/trackers.md").read_text(encoding="utf-8")
     return [
         dedent(block)
         for block in re.findall(r"^ *```python\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)

@@ -14,8 +14,8 @@ Severity = Literal["error", "warning"]
 class Problem(Diagnostic):
     """One problem of a job; the fields are the keys of ``check --json``.
 
-    `code` stays the same from version to version; docs/check.md lists all. `severity` is ``error``
-    where the job will fail. `where` is a key of the job file, a file and line
+    `code` stays the same from version to version; docs/do/check.md lists all. `severity`
+    is ``error`` where the job will fail. `where` is a key of the job file, a file and line
     (``trainer/data.py:12``), or a resource in the cloud.
     """
 

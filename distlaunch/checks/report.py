@@ -58,7 +58,7 @@ class Report:
         return all(problem.severity != "error" for problem in self.problems)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the object of ``--json``; docs/check.md describes the keys."""
+        """Return the object of ``--json``; docs/do/check.md describes the keys."""
         request = self.request
         return {
             "job": request.name,

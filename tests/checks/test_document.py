@@ -1,4 +1,4 @@
-"""docs/check.md lists each code of a problem and no other, and its examples are valid."""
+"""docs/do/check.md lists each code of a problem and no other, and its examples are valid."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ELSEWHERE = {
 
 @pytest.fixture(scope="module")
 def document(checkout):
-    return (checkout / "docs/check.md").read_text()
+    return (checkout / "docs/do/check.md").read_text()
 
 
 def test_the_document_has_each_code_of_the_source_and_of_the_corpus(checkout, document):

@@ -36,7 +36,7 @@ DEFAULT_RATES = {"cosine": 0.0, "step": 0.1, "exponential": 0.1}
 
 
 def expected_rate(t, base, o, epochs, steps_per_epoch):
-    """Return the rate as docs/learning-rate.md has it."""
+    """Return the rate as docs/do/learning-rate.md has it."""
     warmup = max(1, round(o.warmup_epochs * steps_per_epoch)) if o.warmup_epochs else 0
     ramp = min(1.0, (t + 1) / warmup) if warmup else 1.0
     if o.decay is None:
