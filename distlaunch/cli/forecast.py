@@ -55,6 +55,13 @@ def _counts(_: click.Context, __: click.Parameter, text: str) -> list[int]:
     type=click.IntRange(1),
     help="Passes over the data (default: the run's).",
 )
+@click.option(
+    "--examples-per-second",
+    "speed",
+    metavar="V",
+    type=click.FloatRange(0, min_open=True),
+    help="Speed of one task on --machine where you know it, e.g. from a notebook on such a GPU.",
+)
 @options.as_json
 def command(
     settings: Settings,
@@ -65,6 +72,7 @@ def command(
     workers: list[int],
     batch_size: int | None,
     epochs: int | None,
+    speed: float | None,
     as_json: bool,
 ) -> None:
     """Predict hours and money of clusters from the steps of earlier runs.
@@ -80,6 +88,8 @@ def command(
     console = settings.console()
     clusters = Clusters(Path.cwd(), locator.region)
     targets = [clusters.target(*_parse(text)) for text in machines] or [clusters.default()]
+    if speed and len(targets) > 1:
+        raise UsageError("--examples-per-second is the speed of one machine: give one --machine")
     measured = {}
     for name in names or (None,):
         view, engine = runs.find(locator, name)
@@ -90,7 +100,7 @@ def command(
             )
         measured[view.id] = measured_run(view)
     shapes, refusals = clusters.forecast_all(
-        [*measured.values()], targets, workers, batch=batch_size, epochs=epochs
+        [*measured.values()], targets, workers, batch=batch_size, epochs=epochs, speed=speed
     )
     if not shapes:
         raise DistlaunchError("; ".join(refusals))

@@ -160,19 +160,22 @@ class Clusters:
         batch: float | None = None,
         epochs: int | None = None,
         steps: int | None = None,
+        speed: float | None = None,
     ) -> tuple[list[Shape], list[str]]:
         """Return the forecasts that the runs allow, and why they do not allow others.
 
         `batch` are rows of a task and `epochs` passes over the data, by default those of the first
-        run; `steps` of an epoch are by default those that see every example once.
+        run; `steps` of an epoch are by default those that see every example once. `speed` is a
+        known one of a single task on the targets, in examples per second.
         """
         batch, epochs = batch or runs[0].batch, epochs or runs[0].epochs
         shapes: list[Shape] = []
         refusals: list[str] = []
         for target, count in product(targets, workers):
             per_epoch = steps or math.ceil(runs[0].examples / (batch * count))
+            known = [runs[0].at_speed(speed, target), *runs] if speed else runs
             try:
-                shapes.append(self._forecast(runs, target, count, batch, (epochs, per_epoch)))
+                shapes.append(self._forecast(known, target, count, batch, (epochs, per_epoch)))
             except DistlaunchError as error:
                 refusals.append(str(error))
         return shapes, list(dict.fromkeys(refusals))

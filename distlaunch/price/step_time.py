@@ -11,7 +11,7 @@ messages. Each task waits for the slowest one.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist, median
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -113,6 +113,22 @@ class MeasuredRun:
     def is_local(self) -> bool:
         """Whether it ran on this machine."""
         return self.machine.type == LOCAL
+
+    def at_speed(self, examples_per_second: float, target: Target) -> MeasuredRun:
+        """Return a run of the same model on one task of `target` with a known speed."""
+        machine = target.machine
+        return replace(
+            self,
+            name=f"{examples_per_second:g} examples/s, as given",
+            machine=machine,
+            gpus=(machine.accelerator,) * machine.accelerator_count if machine.accelerator else (),
+            cores=target.cores,
+            tasks=1,
+            compute=self.batch / examples_per_second,
+            exchange=0.0,
+            spread=0.0,
+            noise=0.0,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +261,8 @@ def _missing_run(target: Target) -> str:
         f"{target}: no run measured a task with these; submit a short job of one worker "
         f"(distlaunch submit {chief}.machine={machine.type} {chief}.accelerator.type="
         f"{machine.accelerator} {chief}.accelerator.count={machine.accelerator_count} "
-        "--set cluster.workers.count=0), and pass its id"
+        "--set cluster.workers.count=0), and pass its id, or pass the speed of one such "
+        "task that you know (--examples-per-second)"
     )
 
 

@@ -185,9 +185,23 @@ def test_what_was_not_measured_is_refused_with_a_run_that_would_measure_it(run, 
     assert "pass a run with 2 workers there" in refused[0]
 
 
+def test_the_known_speed_of_a_gpu_replaces_a_run_on_it(forecast):
+    words = ("--machine", "n1-standard-8:NVIDIA_TESLA_T4", "--workers", "1,4")
+    (one, four), refused = forecast("wide-1", "wide-2", *words, "--examples-per-second", "160")
+    assert not refused
+    assert one["step_seconds"]["mid"] == pytest.approx(64 / 160)
+    assert one["sources"]["compute"] == "measured (160 examples/s, as given)"
+    assert 3 * 160 < four["examples_per_second"]["mid"] < 4 * 160
+    assert "limit of 16 Gbit/s" in four["sources"]["exchange"]
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [
+        (
+            ["wide-1", "--machine=local", "--machine=n1-standard-4", "--examples-per-second=1"],
+            "--examples-per-second is the speed of one machine: give one --machine",
+        ),
         (["untimed"], "untimed: the time of its steps was not measured"),
         (["foreign"], "foreign: the time of its steps was not measured"),
         (["text"], "text: the time of its steps was not measured"),
