@@ -173,7 +173,7 @@ class Clusters:
         refusals: list[str] = []
         for target, count in product(targets, workers):
             per_epoch = steps or math.ceil(runs[0].examples / (batch * count))
-            known = [runs[0].at_speed(speed, target), *runs] if speed else runs
+            known = [runs[0].at_speed(speed, target, batch), *runs] if speed else runs
             try:
                 shapes.append(self._forecast(known, target, count, batch, (epochs, per_epoch)))
             except DistlaunchError as error:

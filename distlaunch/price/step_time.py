@@ -114,7 +114,7 @@ class MeasuredRun:
         """Whether it ran on this machine."""
         return self.machine.type == LOCAL
 
-    def at_speed(self, examples_per_second: float, target: Target) -> MeasuredRun:
+    def at_speed(self, examples_per_second: float, target: Target, batch: float) -> MeasuredRun:
         """Return a run of the same model on one task of `target` with a known speed."""
         machine = target.machine
         return replace(
@@ -124,7 +124,8 @@ class MeasuredRun:
             gpus=(machine.accelerator,) * machine.accelerator_count if machine.accelerator else (),
             cores=target.cores,
             tasks=1,
-            compute=self.batch / examples_per_second,
+            batch=batch,
+            compute=batch / examples_per_second,
             exchange=0.0,
             spread=0.0,
             noise=0.0,

@@ -190,6 +190,9 @@ def test_the_known_speed_of_a_gpu_replaces_a_run_on_it(forecast):
     (one, four), refused = forecast("wide-1", "wide-2", *words, "--examples-per-second", "160")
     assert not refused
     assert one["step_seconds"]["mid"] == pytest.approx(64 / 160)
+    (half,), _ = forecast("wide-1", *words[:3], "1", "--examples-per-second=160", "--batch-size=32")
+    assert half["step_seconds"]["mid"] == pytest.approx(32 / 160)
+    assert half["step_seconds"]["low"] > 0.9 * 32 / 160
     assert one["sources"]["compute"] == "measured (160 examples/s, as given)"
     assert 3 * 160 < four["examples_per_second"]["mid"] < 4 * 160
     assert "limit of 16 Gbit/s" in four["sources"]["exchange"]
