@@ -45,12 +45,3 @@ def test_named_fixtures_and_markers_exist():
     names = rows.findall(markers)
     assert len(names) == 3
     assert [name for name in names if f"@pytest.mark.{name}:" not in known] == []
-
-
-def test_agents_have_no_second_copy():
-    facts = [
-        {line.strip() for line in (ROOT / guide).read_text("utf-8").splitlines() if len(line) > 40}
-        for guide in GUIDES
-    ]
-    assert not facts[0] & facts[1]
-    assert len(facts[1]) < len(facts[0]) / 2
