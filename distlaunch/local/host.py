@@ -29,6 +29,7 @@ _PATIENCE = 10.0  # seconds to kill everything in
 _CHUNK = 1 << 16
 _TRAINER = "distlaunch_trainer"  # the package
 WITHOUT_THREADS = {
+    # OpenBLAS starts its threads when NumPy is imported.
     "OPENBLAS_NUM_THREADS": "1",
     # Keras imports pandas where it is installed, and that pyarrow with its allocator.
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
@@ -113,6 +114,7 @@ class Host:
         """Keep the plans of the tasks and import what they have in common."""
         self._plans = plans
         for plan in plans:
+            # The program of another task would hold the pipe open.
             os.set_inheritable(plan.output, False)
             self._private.add(plan.output)
         if processes.IS_LINUX and any(plan.is_module for plan in self._plans):

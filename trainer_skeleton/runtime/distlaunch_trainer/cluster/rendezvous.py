@@ -131,6 +131,7 @@ class Rendezvous:
             try:
                 return context.context().get_config_key_value(_key(name, rank), _SLICE_MILLISECONDS)
             except tf.errors.DeadlineExceededError:
+                # TensorFlow notices a task that ended by its heartbeat, after 8 to 9 s.
                 _check_alive(peer, self._role.addresses[rank])
             seconds = time.monotonic() - started
             if seconds > _LIMIT_SECONDS and not is_debugged():
