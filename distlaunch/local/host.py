@@ -2,7 +2,8 @@
 
 It imports what the tasks have in common once, forks one child a task and reports to the launcher
 what becomes of them. When the launcher is gone, for whatever reason, it kills the tasks and all of
-their descendants. It has one thread and needs the standard library alone, for the tasks inherit it.
+their descendants. It has one thread and needs the standard library alone, for the tasks inherit it;
+they must not inherit the launcher's terminals, selectors and signal handlers.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 THREADS = 8
 CHUNK = 1 << 20  # bytes
 
+# docker.io itself is a web site.
 _DOCKER_HUB_API = "registry-1.docker.io"
 _TRANSIENT = frozenset({429, 500, 502, 503, 504})
 _WRITING = frozenset({"post", "put"})

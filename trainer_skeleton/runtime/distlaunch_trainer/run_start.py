@@ -59,6 +59,7 @@ def join_run(options: argparse.Namespace) -> JoinedRun:
     report = start_task(role, folders, settings)
     cluster, servers = _connect(role, settings, report)
     random_draws.install(same=settings.same_random)
+    # After the cluster is formed, in which TensorFlow replaces the handler of SIGTERM.
     stop = StopSignal()
     checkpoints, saved = Checkpoints(folders.checkpoints, report), None
     if is_evaluator:

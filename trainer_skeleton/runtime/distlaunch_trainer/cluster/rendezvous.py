@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _SLICE_MILLISECONDS = 2000  # signals are handled in between
 _NOTICE_SECONDS = 30.0
+# A task may download, evaluate or export alone before it comes.
 _LIMIT_SECONDS = 1800.0
 
 _REMEDY = (
@@ -117,6 +118,7 @@ class Rendezvous:
         if self._role.num_workers == 1:
             return [value]
         own = json.dumps(value)
+        # TensorFlow's public API has no such store.
         context.context().set_config_key_value(_key(name, self._role.rank), own)
         return [
             json.loads(own if rank == self._role.rank else self._wait(name, rank, waits_for))

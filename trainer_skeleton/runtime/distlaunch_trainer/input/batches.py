@@ -141,7 +141,6 @@ def on_devices(batches: Dataset, cluster: Cluster) -> Iterable[Any]:
     options = tf.distribute.InputOptions(
         experimental_fetch_to_device=_can_be_on_gpu(batches.element_spec)
     )
-    # Half the steps per second on CPUs: only for what needs it.
     return cluster.strategy.distribute_datasets_from_function(lambda _: batches, options)
 
 
