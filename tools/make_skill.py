@@ -26,8 +26,13 @@ MOST_PATHS = 4  # that are listed of sections with the same keys
 SHARED_BY = 3  # commands that take an option before it is described once for all
 
 LONG = re.compile("--[a-z-]+")
-CODE = re.compile(r"^\| `([a-z-]+)` \| (E|W|E, W) \|", re.MULTILINE)
-HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+# In a table, or with a section of its own.
+CODE = re.compile(
+    r"^(?:\| `|### )([a-z-]+)(?:` \| |\n\n)(E, W|E|W|Error or warning|Error|Warning)(?: \||: )",
+    re.MULTILINE,
+)
+HEADING = re.compile(r"^##+ ([A-Z].*)$", re.MULTILINE)
+WARNINGS = ("W", "Warning")
 GENERATED = re.compile(r"<!-- ([a-z ]+) -->\n(?:(?!<!--).*\n)*<!-- end -->", re.MULTILINE)
 RANGE = re.compile(r"(?:; |(?<=\[))(?:\d+<=)?x[<>]=?\d+(?=\])")  # such as [default: 1; x>=0]
 EXIT_CODES = {
@@ -114,7 +119,7 @@ def describe_codes() -> Iterator[str]:
     groups: dict[str, list[str]] = {}
     for code in CODE.finditer(pages[page]):
         title = HEADING.findall(pages[page][: code.start()])[-1]
-        groups.setdefault(title, []).append(f"`{code[1]}`{' W' * (code[2] == 'W')}")
+        groups.setdefault(title, []).append(f"`{code[1]}`{' W' * (code[2] in WARNINGS)}")
     assert groups, "no document has a table of codes"
     yield f"Each is explained in `{page.relative_to(ROOT)}`.\n"
     yield from (f"- {title}: {', '.join(codes)}" for title, codes in groups.items())
