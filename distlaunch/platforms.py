@@ -19,6 +19,7 @@ NON_BLOCKING: int = getattr(os, "O_NONBLOCK", 0)  # so that opening a FIFO does 
 
 def require_posix(what: str) -> None:
     """Raise DistlaunchError on Windows for what needs processes and signals of POSIX."""
+    # Its processes have no groups and no signals by which `local` leaves nothing behind.
     if sys.platform == "win32":
         raise DistlaunchError(f"{what} needs Linux or macOS; on Windows use WSL")
 

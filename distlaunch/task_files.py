@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from distlaunch.job.tasks import Task
 
+# A task's program can write to the file what it likes.
 _EVENT_BYTES = 1 << 20  # read in one go; a longer line than that is no event
 _LONGEST_LINE = 1 << 20  # bytes; a longer line is cut, so that memory stays flat
 _NO_METRICS = {"checkpoint_path", "global_step", "timestamp", "trial"}  # in a metric file

@@ -226,6 +226,7 @@ bucket: gs://demo-bucket
 module: trainer
 image: {uri: "localhost:5000/unused/image:1"}
 cluster: {chief: {machine: n1-standard-4}}
+scheduling: {timeout: 2h}
 """
 CONFIG_FILE = """\
 trainingInput:
@@ -240,6 +241,10 @@ AT_THE_EMULATOR = (
     "status",
     "list",
     "submit --dry-run",
+    "submit --dry-run --max-cost 20",
+    "submit --detach --max-cost 20",
+    "status --json",
+    "logs --tail 50",
     "cancel",
     "logs --follow",
     "submit",
@@ -298,7 +303,7 @@ def test_commands_for_the_cloud_run_at_the_emulator(cli, tmp_path, emulator):
         assert done.returncode == code, (command, done.stderr)
         if command == "cancel":
             program.write_text("print('trained')\n")
-    assert len(server.jobs()) == 4
+    assert len(server.jobs()) == 5
 
 
 @pytest.mark.slow

@@ -79,7 +79,7 @@ def test_wheel_has_both_packages_skeleton_and_templates_only(built):
     modules = {str(p.relative_to(root.parent)) for root in packages for p in root.rglob("*.py")}
     data = {f"distlaunch/{name}" for name in data_files()}
     lists = {"job/catalogue.json", "price/list_prices.json"}
-    others = {"py.typed", "local/compare/report.html.j2", *lists}
+    others = {"py.typed", "local/compare/report.html.j2", "skill/SKILL.md", *lists}
     assert packed == modules | data | {f"distlaunch/{name}" for name in others}
 
 

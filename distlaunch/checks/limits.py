@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from distlaunch.job.vertex.view import JobRequest, PoolRequest
 
 MAX_REPLICAS = 10_000
+# Vertex AI's limits of bootDiskSizeGb.
 _DISK_GB = (100, 64_000)
 
 _NEED_ACCOUNT = {
@@ -92,6 +93,7 @@ def problems(
 
 
 def _count_problems(request: JobRequest) -> Iterator[Problem]:
+    # From the API reference of Vertex AI's custom jobs.
     counts = [
         ("name-length", "name", len(request.name), 128, "characters"),
         ("label-count", "labels", len(request.labels), 64, "labels, one of them added by submit"),

@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from distlaunch.emulator.job_spec import Replica, Workload
     from distlaunch.emulator.replica_group import CancellationToken, OnExit, WriteLine
 
+# Vertex AI's, in TF_CONFIG and CLUSTER_SPEC: programs may have it as a constant.
 PORT = 2222
 
 _PLATFORM = "linux/amd64"
 _BUCKETS = "/gcs"  # as Vertex AI mounts them
 _METRICS = "/var/hypertune"
 _ROOT = ("", "0", "root")
+# Docker assigns addresses only in a network whose subnet was named: a draft chooses a free one.
 _NETWORK_ATTEMPTS = 5
 
 _LABEL = "distlaunch-emulator"

@@ -20,6 +20,7 @@ from distlaunch.emulator.http import ApiError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+# Cloud Logging's: https://cloud.google.com/logging/docs/reference/v2/rest/v2/entries/list
 MAX_LENGTH = 20_000
 SEVERITIES = (
     *("DEFAULT", "DEBUG", "INFO", "NOTICE", "WARNING"),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 
+# A page in a browser may have a name of its own resolve to this machine.
 _LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 _POLL_INTERVAL = 0.02  # seconds between two checks whether the server is closed
 _STATUS = {

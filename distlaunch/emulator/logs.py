@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from werkzeug.wrappers import Request
 
 _MAX_PAGE_SIZE = 1_000
+# Cloud Logging's.
 _DEFAULT_PAGE_SIZE = 50
 _ORDERS = {"": 1, "timestamp": 1, "timestamp asc": 1, "timestamp desc": -1}
 _FIELDS = (

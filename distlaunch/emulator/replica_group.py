@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from distlaunch.emulator.logs import LogStore
     from distlaunch.job.tasks import Task
 
+# Vertex AI's, as documented: see `decide`.
 _REPLICA_RESTARTS = 5
 _JOB_RESTARTS = 3
 _TRANSIENT = (6, 134, 11, 139)

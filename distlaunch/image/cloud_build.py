@@ -153,6 +153,7 @@ class CloudBuild:
         retries = Retries(self.session)
         while True:
             try:
+                # Not retried by the client: if the response was lost, the build may exist.
                 operation = self._call("POST", "builds", body=body, retry_deadline=0)
             except RetryableError as error:  # noqa: PERF203 - each attempt may fail
                 found = self._find(tag) if error.may_have_been_processed else None

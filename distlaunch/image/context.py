@@ -81,6 +81,7 @@ def read_context(folder: Path, ignore: str) -> Context:
         reader.add(path, entry)
     if reader.problems:
         raise ContextError(problems=[problem for _, problem in sorted(reader.problems.items())])
+    # File systems list folders in orders of their own, and the digest is of this one.
     files = tuple(sorted(reader.files, key=attrgetter("path")))
     folders = tuple(sorted(reader.folders.values(), key=attrgetter("path")))
     size = sum(map(attrgetter("size"), files))

@@ -36,6 +36,7 @@ _SILENCE = 600  # seconds without an event of a push or a pull
 LAST_LINES = 40  # of a build that failed; BuildKit repeats those of the step
 _LONGEST = 600  # characters of a message
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+# With attestations, buildx makes an index in place of an image.
 BUILD_ENV = {"BUILDKIT_PROGRESS": "plain", "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
 _STEP = re.compile(r"(?:#\d+ \[(?:[^\]]+ )?|Step )(\d+/\d+)(?:\]| :) (.*)")
 _FAILED_STEP = re.compile(r"#\d+ (?=ERROR: )")  # of BuildKit, whose output has a time on each line
@@ -110,6 +111,7 @@ class Docker:
             self._show(Notice(f"{text}; image.builder: cloud-build does not"))
         with scratch_folder() as scratch:
             _write_source(dockerfile, folder, files, scratch)
+            # The command, because docker-py has no BuildKit.
             command = [self._command, *build_words(dockerfile, tag, f"{scratch}/")]
             for key, secret in secrets.items():
                 file = scratch / f"secret-{key}"
@@ -155,6 +157,7 @@ class Docker:
             for event in getattr(self._api, action)(
                 reference.name, reference.identifier, **options
             ):
+                # A denied push or a missing image is an event: docker-py raises nothing.
                 problem = str(event.get("error", problem))
                 detail = event.get("progressDetail") or {}
                 if "total" in detail and event["status"] in ("Downloading", "Pushing"):

@@ -70,6 +70,7 @@ class LayerWriter:
     def __init__(self, file: Path, *, level: int = _LEVEL) -> None:
         self._path = file
         self._file = _HashingFile(file.open("wb"))
+        # The same files give the same bytes, so that a registry that has the layer gets nothing.
         self._gzip = gzip.GzipFile("", "wb", level, self._file, mtime=0)
         self._plain = _HashingFile(self._gzip)
         self._tar = tarfile.open(fileobj=self._plain, mode="w", format=tarfile.PAX_FORMAT)  # type: ignore[call-overload]  # noqa: SIM115

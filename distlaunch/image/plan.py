@@ -187,6 +187,7 @@ def _read_inputs(
         remedy = f"it has {', '.join(names)}" if names else "name one with FROM IMAGE AS NAME"
         what = f"the Dockerfile has no stage {target!r}"
         raise ImageError(what, where="image.target", remedy=remedy)
+    # Hashing takes the CPU, and the look-up of the bases waits for a network.
     reading = BackgroundTask(lambda: read_context(folder, recipe.ignore))
     dockerfile = pin(dockerfile)
     inputs = BuildInputs(folder, recipe, dockerfile, reading.result())

@@ -85,6 +85,7 @@ def install_words(folder: Path | str) -> tuple[str, ...]:
     pip's variables are ignored: they may name folders with another distribution of the name.
     """
     options = ("--no-deps", "--no-index", "--force-reinstall", f"--find-links={folder}")
+    # By its name: pip would record a path in the image.
     return ("--isolated", "install", *options, f"{TRAINER}=={__version__}")
 
 

@@ -48,7 +48,9 @@ _BESIDE = "../../"  # in a RECORD: beside the packages, e.g. bin or share
 # An interpreter's line as pip writes it, also if the interpreter's path is too long for one.
 _FIRST_LINE = re.compile(rb"#!(?:[^\n]*python[^\n]*\n|/bin/sh\n'''exec' [^\n]*\n' '''\n)")
 _CUDA_LIBRARY = re.compile(r"nvidia/[^/]+/lib/[^/]+\.so[^/]*")  # that `LINK_CUDA` links to
+# manylinux1 is for glibc 2.5 (PEP 513), and there is none before.
 _OLDEST_MANYLINUX = 5
+# pip may print megabytes, and its reason last.
 _KEPT_LINES = 200
 # pip has no option for the values of environment markers, and reads those of its own Python here.
 _PIP = """
@@ -281,6 +283,7 @@ def _check_report(report: Mapping[str, Any], environment: Mapping[str, str]) -> 
 def _platforms(glibc: int) -> Iterator[str]:
     """Yield the tags of wheels that run on a version of glibc (PEP 600), the newest first."""
     aliases = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+    # pip matches a tag exactly: a wheel for an older glibc is found by its own tag only.
     for minor in range(glibc, _OLDEST_MANYLINUX - 1, -1):
         yield f"manylinux_2_{minor}_x86_64"
         if minor in aliases:

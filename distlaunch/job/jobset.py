@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _INDEX = "DISTLAUNCH_TASK_INDEX"
 _INDEX_ANNOTATION = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+# As on Vertex AI.
 _PORT = 2222
 _LONGEST = 40  # characters of a name: with type and index it is the name of a host
 # https://docs.cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-ephemeral

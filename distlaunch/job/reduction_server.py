@@ -21,6 +21,7 @@ POOL = 2
 """The index of its worker pool, which is otherwise that of the parameter servers."""
 MACHINE = "n1-highcpu-16"
 
+# The egress limit of n1-highcpu-16: 2 Gbps a vCPU, 32 at most.
 _MACHINE_GBPS = 32
 _MULTI_REGIONS = {
     "europe": "europe",

@@ -2,7 +2,8 @@
 
 It imports what the tasks have in common once, forks one child a task and reports to the launcher
 what becomes of them. When the launcher is gone, for whatever reason, it kills the tasks and all of
-their descendants. It has one thread and needs the standard library alone, for the tasks inherit it.
+their descendants. It has one thread and needs the standard library alone, for the tasks inherit it;
+they must not inherit the launcher's terminals, selectors and signal handlers.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _PATIENCE = 10.0  # seconds to kill everything in
 _CHUNK = 1 << 16
 _TRAINER = "distlaunch_trainer"  # the package
 WITHOUT_THREADS = {
+    # OpenBLAS starts its threads when NumPy is imported.
     "OPENBLAS_NUM_THREADS": "1",
     # Keras imports pandas where it is installed, and that pyarrow with its allocator.
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
@@ -113,6 +115,7 @@ class Host:
         """Keep the plans of the tasks and import what they have in common."""
         self._plans = plans
         for plan in plans:
+            # The program of another task would hold the pipe open.
             os.set_inheritable(plan.output, False)
             self._private.add(plan.output)
         if processes.IS_LINUX and any(plan.is_module for plan in self._plans):

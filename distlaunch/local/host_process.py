@@ -31,7 +31,9 @@ class HostProcess:
     def __init__(
         self, plans: Sequence[TaskPlan], *, env: Mapping[str, str], host_log: Path
     ) -> None:
+        # If the host is killed, its descendants become children of this process, which kills them.
         processes.adopt_orphans()
+        # What this process started before is not the job's.
         self._spared = set(processes.living_descendants())
         self.host_log = host_log
         self.outputs: dict[str, int] = {}
@@ -60,6 +62,7 @@ class HostProcess:
 
     def request_kill(self) -> None:
         """Have the host kill everything, without waiting for it."""
+        # While it imports TensorFlow, the host reads no commands.
         if self._is_prepared:
             self.control.send({"do": "end"})
         else:
@@ -99,5 +102,6 @@ def start_host(
         stderr=log,
         env=dict(env),
         pass_fds=[control, *pipes],
+        # Ctrl-C on the terminal is for the launcher alone, which has the tasks save.
         start_new_session=True,
     )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from distlaunch.events import Event
 
+# Tasks can print on while the launcher is busy: Linux gives 64 KiB.
 _PIPE_SIZE = 1 << 18  # bytes
 _LAST_LINES = 20
 _LAST_BYTES = 1 << 14

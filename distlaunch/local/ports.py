@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 
+# Well-known services are below.
 _LOWEST = 10_000
+# Linux's, for systems that do not show theirs.
 _DEFAULT_FIRST_EPHEMERAL = 32_768
 _TRIES = 1_000  # beyond as many as there are to be
 _LISTEN = "0A"  # in the tables of the system
@@ -105,6 +107,7 @@ def _candidates() -> range:
         first_ephemeral = int(_EPHEMERAL_RANGE.read_text("ascii").split()[0])
     except (OSError, ValueError, IndexError):
         first_ephemeral = _DEFAULT_FIRST_EPHEMERAL
+    # Where outgoing connections have nearly all ports, an attempt may lose one, and is repeated.
     if first_ephemeral - _LOWEST < _TRIES:
         return range(_LOWEST, 65_536)
     return range(_LOWEST, first_ephemeral)

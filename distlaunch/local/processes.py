@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 IS_LINUX = sys.platform == "linux"
 
 _PROC = Path("/proc")
+# Of <linux/prctl.h>: Python's library has no prctl().
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _CLEAN_LOOKS = 3  # one may miss who was started by a process that it saw before, and that is gone
@@ -36,6 +37,7 @@ def die_with(parent: int) -> None:
     """Have the kernel kill this process when its parent ends, however that happens."""
     if IS_LINUX:
         _libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # The parent may have ended before the call, which the kernel does not report.
     if os.getppid() != parent:
         os._exit(128 + signal.SIGKILL)
 

@@ -172,6 +172,7 @@ class Runner:
         """Show a failure and return the exit code, or None where the group is to be restarted."""
         can_restart = attempt.output_problem is None and not attempt.policy.is_interrupted
         is_early = failure.seconds is not None and failure.seconds <= _PORT_TROUBLE
+        # A port that another program took shows before any task is ready; later its user is a task.
         may_want_port = can_restart and is_early and attempt.policy.first_ready is None
         taken = list(filter(is_taken, ports)) if may_want_port else []
         if taken:
@@ -184,6 +185,7 @@ class Runner:
         if reason:
             self._notify(f"not restarted: {reason}")
             return failure.ended.exit_code
+        # All of them: a task cannot rejoin a running MultiWorkerMirroredStrategy.
         self._restarts += 1
         self._notify(f"restarting all tasks ({self._restarts} of {self._spec.options.restarts})")
         return None

@@ -127,6 +127,7 @@ class Records:
         text = json.dumps(asdict(record), indent=2, ensure_ascii=False) + "\n"
         try:
             self._create_folder()
+            # On the disk before the job is created: a crash must not forget a launch.
             files.atomic_write(path, text, sync=True, is_private=True)
         except OSError as error:
             raise _not_writable(path, error) from None

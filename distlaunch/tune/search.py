@@ -65,6 +65,7 @@ def next_point(tuning: Tuning, number: int, earlier: Sequence[Observation]) -> P
         point = next(itertools.islice(indices, number - 1, None), None)
         return None if point is None else dict(zip(tuning.parameters, point, strict=True))
     if tuning.algorithm == "random":
+        # By the number of the trial, so that a resumed search draws the same.
         draw = random.Random(number)  # noqa: S311 - not a secret
         return {
             name: draw.random() if isinstance(each, RangeParameter) else draw.randrange(_size(each))

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 PREFIX = "custom_model_training_"
 
 _SERVICE = "aiplatform.googleapis.com"
+# How Service Usage writes a quota without a limit.
 _UNLIMITED = -1
 _PREEMPTIBLE = ("SPOT", "FLEX_START", "LOW_COST")  # the last is Google's former name of SPOT
 

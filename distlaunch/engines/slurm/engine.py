@@ -212,6 +212,7 @@ class SlurmEngine:
         problem: SlurmError | None = None
         for attempt in range(_ATTEMPTS):
             try:
+                # sbatch may have created the job, and its response was lost.
                 number = self._find_number(folder) if attempt else None
                 if number is None:
                     number = commands.submit_batch(folder.script, folder.path.name, lock)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from distlaunch.engines.api import JobStatus
     from distlaunch.engines.slurm.launch_folder import LaunchFolder
 
+# A log may have gigabytes, and the reason is in its last lines.
 _LAST_BYTES = 1 << 14
 _RESUME = "submit again with --job-dir of this job: it resumes from its last checkpoint"
 _CAUSES = {

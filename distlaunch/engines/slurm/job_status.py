@@ -121,5 +121,6 @@ def _word(folder: LaunchFolder, end: Mapping[str, Any]) -> str:
         return "COMPLETED"
     if not end.get("signal"):
         return "FAILED"
+    # The script gets the same signal at the limit as at a cancel: the time that is left differs.
     is_timeout = end.get("left") in _NO_TIME and not folder.is_cancelled
     return "TIMEOUT" if is_timeout else "CANCELLED"

@@ -93,6 +93,7 @@ class LaunchFolder:
         """Write what the job needs; the request and the script may have secrets."""
         with self._writing():
             self.slurm_log.parent.mkdir(exist_ok=True)
+            # Renamed when it is whole: a job must not run half a copy.
             part = self.code.with_name("code.part")
             shutil.rmtree(part, ignore_errors=True)
             code.copy_to(part)
@@ -124,6 +125,7 @@ class LaunchFolder:
 
     def claim(self, number: str) -> str:
         """Note the number of the job, and return that of the first one."""
+        # A symlink is created once, also where there are no locks: submit and the job may both try.
         with self._writing(), suppress(FileExistsError):
             self._job_link.symlink_to(number)
         return self.job_number or number

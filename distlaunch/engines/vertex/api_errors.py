@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 RATE, QUOTA = "RATE_LIMIT_EXCEEDED", "RESOURCE_EXHAUSTED"
 
+# 429 is apart: it is refused before it is processed, so a retry creates nothing twice.
 _RETRYABLE = {408, 500, 502, 503, 504}
 # Also in a message of Docker. Google's own pages have <title>Error 404 (Not Found)!!1</title>.
 _PROXY_PAGE = re.compile(

@@ -112,6 +112,7 @@ class Session:
             data=None if body is None else json.dumps(body).encode(),
             headers={} if body is None else {"Content-Type": "application/json"},
             timeout=timeout,
+            # A redirect would take the token to another host.
             allow_redirects=False,
         )
         retries = Retries(self, retry_deadline)

@@ -74,6 +74,7 @@ class JobFollower:
         self._intervals = intervals
         self._clock = clock
         self._sleep = sleep
+        # Not retried by the client: an outage is reported here, once for states and log.
         self._reader = LogReader(
             jobs, job.resource, selection or LogSelection(), clock=clock, retry_deadline=0
         )

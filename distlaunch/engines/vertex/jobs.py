@@ -188,6 +188,7 @@ class Jobs:
                 retry_deadline=0,
             )
         except RetryableError as error:
+            # A used-up quota outlasts all retries; a limit of calls a minute does not.
             if error.reason == QUOTA:
                 raise GoogleError(str(error), status=error.status, reason=QUOTA) from None
             raise

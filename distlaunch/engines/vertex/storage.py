@@ -102,6 +102,7 @@ def download(session: Session, blob: Any, path: Path) -> int:
     start = part.stat().st_size if part.exists() else 0
     with open_output(part, "ab") as file, _errors_of(session, blob.name):
         if start < blob.size:
+            # Compared below instead, as a part may be of an earlier command.
             blob.download_to_file(file, start=start or None, checksum=None, retry=_retry())
     if _checksum(part) != blob.crc32c:
         part.unlink()

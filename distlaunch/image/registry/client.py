@@ -103,6 +103,7 @@ class Registry(Transport):
 
     def _chunks(self, digest: str) -> Iterator[bytes]:
         """Yield a blob's content; raise an error of requests if the connection breaks."""
+        # The digest is that of the bytes as they are stored.
         headers = {"Accept-Encoding": "identity"}
         content = hashlib.sha256()
         with self.request("get", f"blobs/{digest}", headers=headers, stream=True) as response:

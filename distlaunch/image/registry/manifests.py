@@ -39,6 +39,7 @@ OCI = MediaTypes(
 )
 ACCEPT = {"Accept": f"{DOCKER.manifest}, {DOCKER.index}, {OCI.manifest}, {OCI.index}"}
 
+# In place of the time of a build: the same inputs give the same digest.
 _EPOCH = "1970-01-01T00:00:00Z"
 _BUILD_KEYS = ("container", "container_config", "docker_version", "id", "parent")
 

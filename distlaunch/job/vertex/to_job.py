@@ -70,6 +70,7 @@ _JOB_KEYS = {
 }  # the key of distlaunch.yaml that sets a field of Google's job, too
 _CONTROL = re.compile(r"[\0-\x1f\x7f]")
 _SPACE_OR_CONTROL = re.compile(r"[\0-\x20\x7f]")
+# Google's limit of keys and values of labels.
 _LONGEST_LABEL = 63
 _EXPECTED_KEYS = "trainingInput, workerPoolSpecs, jobSpec or studySpec at the top"
 

@@ -12,6 +12,7 @@ from .options import CHIEF_FIRST_SECONDS
 from .task import messages, stop_signal
 from .task.events import append_event
 
+# A recursion without end has thousands of lines, of which the last ones matter.
 _LONGEST_TRACEBACK = 100_000
 
 
@@ -33,6 +34,7 @@ def launch(train: Callable[[argparse.Namespace], None], options: argparse.Namesp
         The exit code: 0, 143 after a stop signal, or 80 if the GPUs were idle. The process exits
         with 1 after an error.
     """
+    # keras.json or a shell may set another, which does not train under tf.distribute.
     os.environ["KERAS_BACKEND"] = "tensorflow"
     # Read before TensorFlow is imported: by default it requests 64 MiB of a bucket at each entry
     # into a file, and keeps none of it.

@@ -59,6 +59,7 @@ def join_run(options: argparse.Namespace) -> JoinedRun:
     report = start_task(role, folders, settings)
     cluster, servers = _connect(role, settings, report)
     random_draws.install(same=settings.same_random)
+    # After the cluster is formed, in which TensorFlow replaces the handler of SIGTERM.
     stop = StopSignal()
     checkpoints, saved = Checkpoints(folders.checkpoints, report), None
     if is_evaluator:
@@ -76,6 +77,7 @@ def join_run(options: argparse.Namespace) -> JoinedRun:
     set_precision(precision)
     keras_compat.keep_over_clear_session(lambda: set_precision(precision))
     if not settings.tf32:
+        # TensorFlow's default is on, for speed. Off, clusters differ by float32's rounding only.
         tf.config.experimental.enable_tensor_float_32_execution(False)
     if settings.check_numerics:
         tf.debugging.enable_check_numerics(stack_height_limit=1)  # explain names the line

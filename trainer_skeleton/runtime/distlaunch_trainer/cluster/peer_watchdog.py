@@ -24,6 +24,7 @@ from addresses import listens
 
 del sys.path[0]
 
+# A pending signal can only be looked up: nothing wakes this process for it.
 POLL_SECONDS = 0.5
 
 

@@ -16,8 +16,11 @@ from distlaunch_trainer.errors import ClusterError
 from .role import Role
 
 _NOTICE_EVERY_SECONDS = 30.0
+# For the other process to print what is missing before the timer ends this one.
 _LAST_WORDS_SECONDS = 3.0
+# The interpreter's timer takes neither infinity nor much more.
 _LONGEST_PEER_TIMEOUT_SECONDS = 1e6
+# Vertex AI starts each replica's program as its machine comes, which may take many minutes.
 _CLOUD_PEER_TIMEOUT_SECONDS = 1800.0
 
 

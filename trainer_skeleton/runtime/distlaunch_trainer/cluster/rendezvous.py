@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _SLICE_MILLISECONDS = 2000  # signals are handled in between
 _NOTICE_SECONDS = 30.0
+# A task may download, evaluate or export alone before it comes.
 _LIMIT_SECONDS = 1800.0
 
 _REMEDY = (
@@ -117,6 +118,7 @@ class Rendezvous:
         if self._role.num_workers == 1:
             return [value]
         own = json.dumps(value)
+        # TensorFlow's public API has no such store.
         context.context().set_config_key_value(_key(name, self._role.rank), own)
         return [
             json.loads(own if rank == self._role.rank else self._wait(name, rank, waits_for))
@@ -131,6 +133,7 @@ class Rendezvous:
             try:
                 return context.context().get_config_key_value(_key(name, rank), _SLICE_MILLISECONDS)
             except tf.errors.DeadlineExceededError:
+                # TensorFlow notices a task that ended by its heartbeat, after 8 to 9 s.
                 _check_alive(peer, self._role.addresses[rank])
             seconds = time.monotonic() - started
             if seconds > _LIMIT_SECONDS and not is_debugged():

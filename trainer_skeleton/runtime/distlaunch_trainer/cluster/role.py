@@ -72,6 +72,7 @@ def role_from(environ: Mapping[str, str]) -> Role:
     cluster, task = _sections(config)
     if not cluster:
         return Role()
+    # AI Platform's TF_CONFIG has a master, unless its file sets useChiefInTfConfig.
     chiefs = cluster.get("chief", ()) + cluster.get("master", ())
     if len(chiefs) > 1:
         raise ClusterError(

@@ -172,6 +172,7 @@ def _multi_worker(role: Role, devices: list[str]) -> tf.distribute.Strategy:
         return tf.distribute.MultiWorkerMirroredStrategy(
             tf.distribute.cluster_resolver.SimpleClusterResolver(tf.train.ClusterSpec({})), options
         )
+    # gRPC would send what tasks exchange to http_proxy.
     os.environ.update(without_proxy(role, os.environ))
     with watch_peers(role), as_worker_devices(devices):
         try:

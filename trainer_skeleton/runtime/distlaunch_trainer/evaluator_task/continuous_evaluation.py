@@ -30,6 +30,7 @@ from distlaunch_trainer.training_state import Progress
 
 from .evaluator_status import EVALUATIONS, EvaluatorSide, poll_seconds
 
+# Between looks at the stop signal, and beats for the chief.
 _STEPS_PER_EXECUTION = 20
 
 

@@ -34,6 +34,7 @@ from distlaunch_trainer.task.storage import (
 
 EVALUATIONS = "evaluations.jsonl"
 _FOLDER, _STATUS, _CHIEF = "evaluator", "status.json", "chief.json"
+# The chief looks this often in a bucket.
 _BEAT_SECONDS = 5.0
 _LONGEST_WAIT_SECONDS = 300.0
 _GONE_SECONDS = 10.0  # in which a process that is gone may be started again
@@ -153,6 +154,7 @@ class EvaluatorSide:
         self._written = time.monotonic()
         facts = {
             "id": self._id,
+            # A count, and no time: the clocks of machines differ.
             "beat": self._beats,
             "evaluated": self._evaluated,
             "process": [_machine(), os.getpid()],

@@ -42,6 +42,7 @@ from .session import AFTER_FIT, Session
 
 _SAVED_MODEL = "saved_model.pb"
 _AGREE_SECONDS = 0.5  # more often would cost time
+# A clock that measures almost nothing must not put the next vote off without end.
 _MAX_BATCHES_BETWEEN = 10_000
 
 

@@ -80,6 +80,7 @@ class Session:
             set_seed(seed)
 
         tf.random.set_seed = set_seed_of_script
+        # Those of Keras 3 fail on several workers: keras-team/keras#20585.
         for name, intercept in (
             ("fit", self._fit),
             ("evaluate", self._evaluate),

@@ -1,7 +1,7 @@
 """Everything private to Keras that this package uses, each name in a function of its own.
 
 Keras may change these names in any release; `check_version` refuses releases that were not tested,
-and tests/trainer_skeleton/test_keras_compat.py tests each function.
+and tests/trainer_skeleton/keras_compat tests each function.
 """
 
 from __future__ import annotations

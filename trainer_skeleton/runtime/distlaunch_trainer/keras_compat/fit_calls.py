@@ -73,6 +73,7 @@ class _FirstReplica:
 def on_one_replica(model: keras.Model) -> Iterator[keras.Model]:
     """Have a model predict on this task's first replica in here, without other tasks."""
     theirs = model._distribute_strategy  # noqa: SLF001
+    # By itself predict() gathers the results of all tasks, and here one predicts alone.
     model._distribute_strategy = _FirstReplica(model.distribute_strategy)  # noqa: SLF001
     try:
         yield model

@@ -15,6 +15,7 @@ def disable_gradient_aggregation(optimizer: keras.optimizers.Optimizer) -> None:
     """Keep an optimizer from summing gradients over the replicas."""
     inner: Any = optimizer
     while inner is not None:
+        # They are summed before (`step/all_reduce.py`): Keras clips first and then sums.
         inner._all_reduce_sum_gradients = list  # noqa: SLF001
         inner = getattr(inner, "inner_optimizer", None)
 
@@ -168,4 +169,5 @@ class _Operations:
             of_one = strategy.experimental_local_results(condition)[0]
             tf.cond(of_one, lambda: run(then), lambda: run(otherwise))
 
+        # Mirrored variables are updated by merge_call, which TensorFlow refuses within tf.cond.
         return context.merge_call(on_each_replica, args=(tf.convert_to_tensor(condition),))

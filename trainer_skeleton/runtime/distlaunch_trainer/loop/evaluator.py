@@ -15,6 +15,7 @@ from distlaunch_trainer.input.batches import Data, Reader
 from distlaunch_trainer.input.order.plan import end_of_similar_steps
 from distlaunch_trainer.step.step_functions import StepFunctions
 
+# Each function call from Python costs time, and stop signals wait for its end.
 _STEPS_PER_EXECUTION = 50
 
 

@@ -21,6 +21,7 @@ from .loop_options import LoopOptions, StepTools, TaskServices
 from .run_state import RunState
 from .stopping import vote_to_stop
 
+# Stop signals, progress and checkpoints wait for the end of an execution.
 _SECONDS_PER_EXECUTION = 0.25
 _MAX_STEPS = 50
 

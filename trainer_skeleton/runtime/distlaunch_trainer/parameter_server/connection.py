@@ -104,6 +104,7 @@ def _check_options(settings: Settings) -> None:
 
 def prepare_environment(role: Role) -> None:
     """Set the variables that TensorFlow's servers read as they start."""
+    # So that lost servers are reported, by TensorFlow's tutorial on parameter servers.
     os.environ["GRPC_FAIL_FAST"] = "use_caller"
     os.environ.update(without_proxy(role, os.environ))
     # A server with fewer threads than calls that wait for each other would wait for ever.

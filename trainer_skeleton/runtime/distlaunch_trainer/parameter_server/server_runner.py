@@ -18,6 +18,7 @@ from .server_variables import ServerVariables
 from .worker_data import worker_batches
 from .worker_step import WorkerStep
 
+# Workers may end hundreds of steps a second, and each event is a write to a file.
 _EVENT_SECONDS = 0.05
 
 

@@ -40,6 +40,7 @@ class ServerVariables:
         frozen = [v for v in model.non_trainable_variables if id(v) not in metrics]
         most_parts = servers if is_elementwise(model.optimizer) else 1
         its_slots = _slots_of(model)
+        # Copies, because Keras 3 cannot train TensorFlow's sharded variables.
         with strategy.scope():
             self._trainable = [_copy(v, most_parts) for v in model.trainable_variables]
             self._non_trainable = [_copy(v, 1) for v in frozen]
@@ -112,6 +113,7 @@ class ServerVariables:
 def _copy(variable: keras.Variable, most_parts: int) -> _Copy:
     """Copy a variable to the servers."""
     value = _value(variable)
+    # A constraint, such as a norm, is of the whole weight.
     bounds = part_bounds(
         value.shape, value.itemsize, 1 if variable.constraint is not None else most_parts
     )

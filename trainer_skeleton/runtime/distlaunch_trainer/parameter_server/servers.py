@@ -21,6 +21,7 @@ from distlaunch_trainer.task.storage import join
 from .connection import cluster_spec, prepare_environment
 
 _POLL_SECONDS = 1.0
+# For which a platform may take to restart it.
 _CHIEF_GONE_SECONDS = 10.0
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from .report import Report
 
+# The launcher takes a line of more than 1 MiB for no event.
 _RUNS_PER_EVENT = 20_000
 
 
@@ -44,6 +45,7 @@ class Audit:
     def record(self, examples: np.ndarray) -> None:
         """Record the examples of a step: their numbers, and their bytes if known."""
         if examples.ndim > 1:
+            # Of records, with their frames: /proc/PID/io also counts what is no data.
             self._bytes += int(examples[:, 1].sum())
             examples = examples[:, 0]
         self._seen.append(examples)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from distlaunch_trainer.errors import StorageError
 
+# As many as cloudml-hypertune keeps.
 _MOST_LINES = 100
 _USUAL_PATH = "/tmp/hypertune/output.metrics"  # noqa: S108 - cloudml-hypertune's default
 

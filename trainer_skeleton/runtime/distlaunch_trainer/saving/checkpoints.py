@@ -43,6 +43,7 @@ from distlaunch_trainer.training_state import TrainingState
 FORMAT = 3
 """Version of the format; others are not read."""
 
+# The newest may be damaged, and an evaluator may be reading the one before.
 MAX_TO_KEEP = 3
 _MANIFEST = "checkpoint.json"
 _VALUES = "values.npz"
@@ -50,6 +51,7 @@ _NAME = re.compile(r"step-(\d+)(?:-(\d+))?$")
 # The training waits for a write for this long, or this fraction of the time since the last one.
 _MIN_WAIT_SECONDS = 0.1
 _MAX_WAIT_FRACTION = 0.02
+# A storage that hangs must not keep the error from being reported.
 _LAST_WRITE_SECONDS = 60.0
 
 

@@ -82,6 +82,7 @@ def save_model(model: keras.Model, folder: str, report: Report) -> list[str]:
     """
     problems: list[str] = []
     with portable_schedules(model):
+        # First: an export that fails must lose nothing.
         keras_file = _save(model, folder, problems)
     kept = [keras_file] if keras_file else []
     is_exported = _export(model, folder, kept, problems)

@@ -38,6 +38,7 @@ def sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
     sums = list(values)
     for numbers in by_type.values():
         own = [values[n] for n in numbers]
+        # In their own type: NCCL, as TensorFlow's wheels build it, takes no bfloat16.
         reduced = context.all_reduce(tf.distribute.ReduceOp.SUM, own, options)
         for number, value in zip(numbers, reduced, strict=True):
             sums[number] = value

@@ -128,6 +128,7 @@ def _moments_over_replicas(
     count, first, second = tf.unstack(sums)
     count += 0 if mask is None else keras.config.epsilon()  # as Keras's own
     shift = tf.math.divide_no_nan(first, count)
+    # Rounding may make it negative, and its root NaN.
     variance = tf.math.divide_no_nan(second, count) - tf.square(shift)
     return tf.reshape(origin, [channels]) + shift, tf.maximum(variance, 0)
 

@@ -17,6 +17,7 @@ def append_event(name: str, facts: Mapping[str, Any]) -> None:
     line = json.dumps({"event": name, "time": time.time(), **facts}) + "\n"
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
+        # One call with O_APPEND, so that no other process's line is within this one.
         os.write(descriptor, line.encode())
     finally:
         os.close(descriptor)

@@ -90,6 +90,7 @@ def write_whole(path: str, data: bytes) -> None:
     """Write a file that becomes visible when it is complete."""
     with explained("cannot write", path):
         if is_remote(path):
+            # An object of a bucket becomes visible when it is complete.
             with tf.io.gfile.GFile(path, "wb") as file:
                 file.write(data)
             return

@@ -24,6 +24,7 @@ from distlaunch_trainer.task.storage import is_remote
 from .example_source import InputOptions
 
 IN_MEMORY = "memory"
+# The rest is for TensorFlow, the model and the system.
 _USABLE_MEMORY = 0.8
 
 

@@ -15,7 +15,9 @@ from math import ceil, gcd
 
 from distlaunch_trainer.errors import PlanError
 
+# Divisible by 1 to 6, 8, 10, 12, 15, 16, 20 and 24 replicas.
 DEFAULT_SHARDS = 240
+# Cursors in 240 places read at a third of the speed.
 _MOST_REGIONS = 12
 
 

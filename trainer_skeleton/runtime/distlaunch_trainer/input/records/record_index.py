@@ -36,6 +36,7 @@ EVERY = 16
 # TensorFlow compares the checksums when it reads the records.
 _LENGTH = struct.Struct("<Q")
 FRAME_BYTES = 16  # of a record, around its data
+# Of a remote file, each read of which is a request.
 _BLOCK = 4 << 20
 _SCANNED_AT_ONCE = 16
 _GZIP_RATIO = 10  # of a file with few records, whose unpacked size is not known

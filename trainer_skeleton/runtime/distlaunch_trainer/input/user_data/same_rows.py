@@ -29,6 +29,7 @@ from distlaunch_trainer.keras_compat.keras_random import is_random, operations_i
 from distlaunch_trainer.task.explain import project_path
 
 _ROWS = 64  # of a batch that are compared
+# Of arrays that may have gigabytes: other data or another order differ in these, too.
 _SOURCE_ROWS = 1000
 _PYTHON = re.compile(r"PyFunc")
 
