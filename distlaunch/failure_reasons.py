@@ -80,9 +80,10 @@ STOCKOUT = (
 )
 """What Vertex AI writes of a region without machines for a job."""
 
-# The last line that matches decides, and the first pattern that it matches. The texts are those of
-# the programs named in the comments.
-_CAUSES = (
+# The last line that matches decides, and the first pattern that it matches. The page on
+# troubleshooting has each, as a test verifies. The texts are those of the programs named in the
+# comments.
+KNOWN_CAUSES = (
     # Vertex AI: jobs of which the region has no machines
     _Known(
         STOCKOUT,
@@ -289,7 +290,7 @@ VICTIM = re.compile(
 def _known_cause(line: str) -> Cause | None:
     if remedy := find_remedy(line, in_job=True):
         return Cause(line.strip()[:_MAX_LINE], remedy.text)
-    for pattern, reason, next_step in _CAUSES:
+    for pattern, reason, next_step in KNOWN_CAUSES:
         if match := re.search(pattern, line, re.IGNORECASE):
             name = next(filter(None, match.groupdict().values()), "")
             return Cause(reason.replace("{name}", f": {name.strip()}" if name else ""), next_step)

@@ -64,7 +64,7 @@ _BIND_REPOSITORY = (
     "artifacts repositories add-iam-policy-binding {repository} --project={owner} "
     "--location={location}"
 )
-_REASONS = (
+KNOWN_REASONS = (
     _Reason(
         r"not been used in project (?P<project>[\w:.-]*\w)(.*?/apis/api/(?P<service>[\w.]+))?",
         "run 'gcloud services enable {service} --project={project}' and wait a minute",
@@ -173,7 +173,10 @@ _REASONS = (
         "use one in Artifact Registry: REGION-docker.pkg.dev/{project}/REPOSITORY/IMAGE",
     ),
 )
-_PATTERNS = [re.compile("|".join((r.pattern, *r.codes.split())), re.IGNORECASE) for r in _REASONS]
+_PATTERNS = [
+    re.compile("|".join((reason.pattern, *reason.codes.split())), re.IGNORECASE)
+    for reason in KNOWN_REASONS
+]
 
 
 def find_remedy(
@@ -185,7 +188,7 @@ def find_remedy(
     Google's metadata fill the remedy; what is not known is a word in capitals. `in_job` is whether
     a job's program made the call.
     """
-    patterns = zip(_PATTERNS, _REASONS, strict=True)
+    patterns = zip(_PATTERNS, KNOWN_REASONS, strict=True)
     matches = [(pattern.search(message), reason) for pattern, reason in patterns]
     found = [(match, reason) for match, reason in matches if code in reason.codes.split()]
     found += [(match, reason) for match, reason in matches if match]

@@ -95,8 +95,9 @@ def test_tensorflow_is_that_of_the_machines(folder, job, gpu):
 
 
 def test_the_lines_for_gpus_are_those_of_the_document(folder, checkout):
-    document = (checkout / "docs/do/submit.md").read_text(encoding="utf-8")
-    lines = re.search(r"^```dockerfile\n(.*?)^```", document, re.DOTALL | re.MULTILINE)[1]
+    document = (checkout / "docs/do/dockerfile.md").read_text(encoding="utf-8")
+    _, _, gpus = document.partition("\n## GPUs\n")
+    lines = re.search(r"^```dockerfile\n(.*?)^```", gpus, re.DOTALL | re.MULTILINE)[1]
     assert lines in dockerfile(FULL, folder)
     assert "nvidia" not in dockerfile(JOB, folder)
 
