@@ -80,7 +80,26 @@ def test_wheel_has_both_packages_skeleton_and_templates_only(built):
     data = {f"distlaunch/{name}" for name in data_files()}
     lists = {"job/catalogue.json", "price/list_prices.json"}
     others = {"py.typed", "local/compare/report.html.j2", *lists}
-    assert packed == modules | data | {f"distlaunch/{name}" for name in others}
+    site = {name for name in packed if name.startswith("distlaunch/site/")}
+    assert packed - site == modules | data | {f"distlaunch/{name}" for name in others}
+
+
+@pytest.mark.slow
+def test_wheel_has_the_site_if_it_is_built(built, checkout, bare, tmp_path):
+    (wheel,) = built.glob("*.whl")
+    files = zipfile.ZipFile(wheel).infolist()
+    site = {each.filename: each for each in files if each.filename.startswith("distlaunch/site/")}
+    address = run(bare / "distlaunch", "docs", "--print", "no-project", cwd=tmp_path).stdout
+    if (checkout / "build/site/topics.json").exists():  # CI runs `make docs` first
+        assert {"distlaunch/site/index.html", "distlaunch/site/search/search_index.js"} <= {*site}
+        assert not [name for name in site if name.endswith((".map", "search_index.json"))]
+        assert sum(each.compress_size for each in site.values()) < 3e6
+        assert re.match(
+            r"file://.*/distlaunch/site/look-up/check-codes\.html#no-project\n", address
+        )
+    else:
+        assert not site
+        assert address.startswith("https://")
 
 
 @pytest.mark.slow

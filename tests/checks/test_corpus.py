@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -20,20 +21,20 @@ SUBMITTED = (
 
 
 FIRST = {case.code: name for name, case in reversed(BROKEN.items())}
-"""The case whose message docs/look-up/check-codes.md has, by the code."""
+"""The case whose message the document of the codes has, by the code."""
 
-
-@pytest.fixture(scope="module")
-def documented(checkout) -> dict[str, str]:
-    """The message of each code in the document, in which … is what differs."""
-    text = (checkout / "docs/look-up/check-codes.md").read_text(encoding="utf-8")
-    return dict(re.findall(r"^### ([a-z-]+)\n\n.*\n\n> `(.*)`$", text, re.MULTILINE))
+MESSAGES = dict(
+    re.findall(
+        r"^### ([a-z-]+)\n\n.*\n\n> `(.*)`$",
+        (Path(__file__).parents[2] / "docs/look-up/check-codes.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+)
+"""The message of each code there; … is what differs."""
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_job_has_its_problem_with_a_remedy(
-    name, write, google, with_base, run, documented
-):
+def test_a_broken_job_has_its_problem_with_a_remedy(name, write, google, with_base, run):
     case = BROKEN[name]
     if case.google is not None:
         google(**case.google)
@@ -45,7 +46,7 @@ def test_a_broken_job_has_its_problem_with_a_remedy(
     assert all(case.where in problem["where"] for problem in problems), problems
     assert {problem["severity"] for problem in problems} == {case.severity}
     if FIRST[case.code] == name:
-        message = re.escape(documented[case.code]).replace("…", ".*")
+        message = re.escape(MESSAGES[case.code]).replace("…", ".*")
         assert any(re.fullmatch(message, problem["what"]) for problem in problems), problems
     is_ready = all(problem["severity"] == "warning" for problem in result.problems)
     assert (result.report["ready"], result.code) == (is_ready, 0 if is_ready else 1)

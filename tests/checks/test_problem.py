@@ -46,7 +46,7 @@ def test_those_of_a_job_file_of_requirements_and_of_an_image(diagnostics):
         *map(fields, diagnostics)
     ]
     assert [*json.loads(json.dumps(content[0]))] == [
-        *("code", "severity", "where", "what", "remedy")
+        *("code", "severity", "where", "what", "remedy", "url")
     ]
     [first, *_] = diagnostics
     runtime = ImageRuntime("python:3.12", (3, 12), is_plain=True)
