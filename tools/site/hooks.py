@@ -7,7 +7,7 @@ import re
 import shutil
 from importlib.metadata import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import commands
 import reference
@@ -33,6 +33,7 @@ PARTS: dict[str, Callable[[], str]] = {
 _ANCHORED = ("look-up/check-codes.md", "look-up/cli.md")
 # The tests' marks of blocks, such as `console long`, which mkdocs does not know.
 _MARKED = re.compile(r"^( *```[a-z]+) [a-z]+$", re.MULTILINE)
+_HEADING = re.compile('<h[23] id="([a-z-]+)"')
 _topics: dict[str, str] = {}
 
 
@@ -45,16 +46,12 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 def on_env(env: object, files: Files, **_: object) -> object:
     """Note the addresses of commands, check codes and pages; a page comes before a command."""
     pages = [file.page for file in files.documentation_pages() if file.page]
-    anchored = [page for page in pages if page.file.src_uri in _ANCHORED]
-    codes = {id_: f"{page.url}#{id_}" for page in anchored for id_ in _anchors(page.toc)}
-    _topics.update(codes | {Path(page.file.src_uri).stem: page.url for page in pages})
+    for page in pages:
+        if page.file.src_uri in _ANCHORED:
+            ids = _HEADING.findall(page.content or "")
+            _topics.update({each: f"{page.url}#{each}" for each in ids})
+    _topics.update({Path(page.file.src_uri).stem: page.url for page in pages})
     return env
-
-
-def _anchors(items: Any) -> list[str]:
-    """Return the ids of headings below the first one."""
-    below = [each for item in items for each in item.children]
-    return [*(each.id for each in below), *(_anchors(below) if below else [])]
 
 
 def on_post_build(config: MkDocsConfig, **_: object) -> None:

@@ -1,5 +1,6 @@
 """Tables of facts: trainer options, keys of the job file, events, exit codes; the API."""
 
+# ruff: noqa: SLF001 - argparse has no public names for an option's texts
 from __future__ import annotations
 
 import argparse
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
+_MEANINGS = ("key", "meaning")
+_WORDS = {
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "object": "a section",
+}
+_LIMITS = {"exclusiveMinimum": "above", "minimum": "from", "maximum": "to"}
 
 
 def trainer_options() -> str:
@@ -26,23 +35,22 @@ def trainer_options() -> str:
     parser = trainer_parser()
     formatter = argparse.HelpFormatter(parser.prog)
     rows = []
-    for action in parser._actions:  # noqa: SLF001 - argparse has no other list of them
-        if "--help" not in action.option_strings:
-            names = formatter._format_action_invocation(action)  # noqa: SLF001
-            anchor = action.option_strings[0].lstrip("-")
-            rows.append((f"`{names}`{{ #{anchor} }}", formatter._expand_help(action)))  # noqa: SLF001
+    for action in parser._actions[1:]:  # after --help
+        names = formatter._format_action_invocation(action)
+        anchor = action.option_strings[0].lstrip("-")
+        rows.append((f"`{names}`{{ #{anchor} }}", formatter._expand_help(action)))
     return _table(("option", "meaning"), rows)
 
 
 def job_keys() -> str:
     """Return every key of the job file, from its schema."""
     rows = _keys(schema(), "JobSection", "", {})
-    return "## Every key\n\n" + _table(("key", "value", "default"), rows)
+    return "## Every key\n\n" + _table(("key", "meaning", "value", "default"), rows)
 
 
 def _keys(
     root: dict[str, Any], name: str, prefix: str, paths: dict[str, str]
-) -> Iterator[tuple[str, str, str]]:
+) -> Iterator[tuple[str, ...]]:
     """Yield the row of each key of a section and of those in it.
 
     `paths` has the first place of each section, where its keys are.
@@ -64,7 +72,7 @@ def _keys(
             words.append("required")
         default = defaults[key]
         shown = f"`{json.dumps(default).strip(chr(34))}`" if isinstance(default, str | int) else ""
-        yield f"`{path}`", ", ".join(words), shown
+        yield f"`{path}`", escape(value["title"]), ", ".join(words), shown
         for each in nested.keys() - paths:
             paths[each] = path
             yield from _keys(root, each, nested[each], paths)
@@ -82,26 +90,15 @@ def _inner(value: dict[str, Any]) -> tuple[dict[str, Any], str]:
 
 def _expected(value: dict[str, Any]) -> str:
     """Return what a value may be, in words."""
-    if "enum" in value:
-        return ", ".join(map(str, value["enum"]))
-    if "const" in value:
-        return str(value["const"])
-    if "items" in value:
-        return f"a list: {_expected(value['items']) or 'items'}"
-    if "patternProperties" in value:
-        [inner] = value["patternProperties"].values()
-        return f"names with values: {_expected(inner) or 'sections'}"
-    if "$ref" in value or "oneOf" in value or "anyOf" in value:
-        return ""
-    kind = value.get("type", "")
-    words = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}
-    limits = [
-        f"{sign} {value[key]}"
-        for key, sign in (("exclusiveMinimum", "above"), ("minimum", "from"), ("maximum", "to"))
-        if key in value
-    ]
-    text = value.get("description") or words.get(str(kind), "a section" if kind == "object" else "")
-    return " ".join([text or str(kind), *limits])
+    inner, mark = _inner(value)
+    if inner is not value:
+        many = "a list:" if mark == "[]." else "names with values:"
+        return f"{many} {_expected(inner) or 'sections'}"
+    if "enum" in value or "const" in value:
+        return ", ".join(map(str, value.get("enum") or [value["const"]]))
+    text = value.get("description") or _WORDS.get(str(value.get("type")), "")
+    limits = [f"{word} {value[key]}" for key, word in _LIMITS.items() if key in value]
+    return " ".join([text, *limits])
 
 
 def events() -> str:
@@ -110,9 +107,7 @@ def events() -> str:
     for kind in _schema("events")["oneOf"]:
         (_, name), *properties = kind["properties"].items()
         rows = [(f"`{key}`", value["description"]) for key, value in properties]
-        lines.append(
-            f"## {name['const']}\n\n{kind['description']}.\n\n{_table(('key', 'meaning'), rows)}"
-        )
+        lines += [f"## {name['const']}\n\n{kind['description']}.\n", _table(_MEANINGS, rows)]
     names = sorted(path.stem for path in SCHEMAS.glob("*.json"))
     rows = [(_schema(name)["title"], f"[{name}.json](../schemas/{name}.json)") for name in names]
     return "\n".join([*lines, "## Schemas\n", _table(("of", "schema"), rows)])
