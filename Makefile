@@ -65,7 +65,7 @@ laws: $(VENV)/.test ## Run the long tests of promises: one job per launch, model
 	  tests/trainer_skeleton/runs/test_promises.py tests/trainer_skeleton/runs/test_zoo.py
 
 docs: $(VENV)/.docs ## Build the site in build/site; a link or anchor to nowhere is an error
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 docs-test: $(VENV)/.test ## Run the long sessions of the documents
 	@$(BIN)/python -m pytest --numprocesses=2 -m docs tests/test_documents.py tests/test_keras_tuner.py \
