@@ -8,13 +8,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 # What a site in English that is opened from a file does not need.
-UNNEEDED = (
-    "**/*.map",
-    "assets/javascripts/lunr/**/*",
-    "search/search_index.json",
-    "sitemap.xml*",
-    "objects.inv",
-)
+UNNEEDED = ("**/*.map", "assets/javascripts/lunr/**/*", "search/search_index.json")
 
 
 class SiteHook(BuildHookInterface):

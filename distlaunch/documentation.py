@@ -19,10 +19,17 @@ def code_url(code: str) -> str:
     return f"{SITE}{_CODES}#{code}"
 
 
-def local_site() -> Path | None:
-    """Return the folder of the site in a wheel or, if it was built, in a checkout."""
+def topics() -> dict[str, str]:
+    """Return the address of each page, check code and command; none without a site here.
+
+    The site is in the wheel or, if it was built, in the checkout.
+    """
     folders = (_HERE / "site", _HERE.parent / "build" / "site")
-    return next((folder for folder in folders if (folder / _TOPICS).is_file()), None)
+    site = next((folder for folder in folders if (folder / _TOPICS).is_file()), None)
+    if site is None:
+        return {}
+    paths = json.loads((site / _TOPICS).read_text(encoding="utf-8"))
+    return {topic: f"{site.resolve().as_uri()}/{path}" for topic, path in paths.items()}
 
 
 def find_page(topic: str | None) -> str:
@@ -33,13 +40,10 @@ def find_page(topic: str | None) -> str:
     UsageError
         If the site has no page on it.
     """
-    folder = local_site()
-    if folder is None:  # where the search finds a topic
+    known = topics()
+    if not known:  # the site's search finds a topic
         return f"{SITE}?q={quote(topic)}" if topic else SITE
-    topics = json.loads((folder / _TOPICS).read_text(encoding="utf-8"))
-    if topic and topic not in topics:
-        hint = did_you_mean(topic, topics) or "; expected a page, a check code or a command"
+    if topic and topic not in known:
+        hint = did_you_mean(topic, known) or "; expected a page, a check code or a command"
         raise UsageError(f"no page on {topic!r}{hint}")
-    path, _, anchor = topics[topic or "index"].partition("#")
-    address = (folder / path).resolve().as_uri()
-    return f"{address}#{anchor}" if anchor else address
+    return known[topic or "index"]

@@ -42,13 +42,12 @@ def test_each_option_of_the_trainer_and_each_key_of_the_job_file_has_a_row():
 
     options = {f"--{each}" for each in anchors(reference.trainer_options())}
     assert options | {"--help", "--no-resume", "--no-tf32"} == option_names() - {"-h"}
-    rows = dict(
-        re.findall(r"^\| `(\S+)` \| .+ \| (.+) \| .* \|$", reference.job_keys(), re.MULTILINE)
-    )
+    rows = dict(re.findall(r"\| `(\S+)` \| .+<br>\*(.+)\* \|\n", reference.job_keys()))
     sections = [schema(), *schema()["$defs"].values()]
     keys = {key for section in sections for key in section["properties"]}
     assert {path.rpartition(".")[2] for path in rows} == keys
     assert rows["cluster.evaluators"] == "as `cluster.workers`"
+    assert rows["cluster.workers.count"] == "a whole number from 0, default `1`"
 
 
 def test_the_document_of_variables_has_those_of_the_code(checkout):

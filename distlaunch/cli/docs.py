@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from distlaunch.cli import completion
+
 if TYPE_CHECKING:
     from distlaunch.cli.settings import Settings
 
 
 @click.command("docs")
-@click.argument("topic", metavar="[TOPIC]", required=False)
+@click.argument(
+    "topic", metavar="[TOPIC]", required=False, shell_complete=completion.documented_topics
+)
 @click.option("--print", "only_print", is_flag=True, help="Print the address, and open nothing.")
 @click.pass_obj
 def command(settings: Settings, /, *, topic: str | None, only_print: bool) -> None:

@@ -45,7 +45,7 @@ def trainer_options() -> str:
 def job_keys() -> str:
     """Return every key of the job file, from its schema."""
     rows = _keys(schema(), "JobSection", "", {})
-    return "## Every key\n\n" + _table(("key", "meaning", "value", "default"), rows)
+    return f"## Every key\n\n{_table(_MEANINGS, rows)}"
 
 
 def _keys(
@@ -68,11 +68,10 @@ def _keys(
             if "$ref" in inner
         }
         words += [f"as `{paths[each]}`" if each in paths else "a section" for each in nested]
-        if key in section.get("required", ()):
-            words.append("required")
-        default = defaults[key]
-        shown = f"`{json.dumps(default).strip(chr(34))}`" if isinstance(default, str | int) else ""
-        yield f"`{path}`", escape(value["title"]), ", ".join(words), shown
+        words += ["required"] if key in section.get("required", ()) else []
+        if isinstance(defaults[key], str | int):
+            words.append(f"default `{json.dumps(defaults[key])}`".replace('"', ""))
+        yield f"`{path}`", f"{escape(value['title'])}<br>*{', '.join(words)}*"
         for each in nested.keys() - paths:
             paths[each] = path
             yield from _keys(root, each, nested[each], paths)
