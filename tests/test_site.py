@@ -63,3 +63,5 @@ def test_the_address_of_the_site_is_the_same_everywhere(checkout):
     for name, key in (("pyproject.toml", "Documentation ="), ("mkdocs.yml", "site_url:")):
         text = (checkout / name).read_text(encoding="utf-8").replace('"', "")
         assert f"\n{key} {SITE}\n" in text
+    readme = (checkout / "trainer_skeleton/runtime/README.md").read_text(encoding="utf-8")
+    assert f"({SITE}understand/without-distlaunch.html)" in readme
