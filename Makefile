@@ -24,7 +24,7 @@ QUICK_PACKAGES := google-api-python-client hypothesis jsonschema kubeflow-traine
 
 ROUNDS := 3
 
-.PHONY: help demo test quick fuzz laws docs-test bench wheels gpu-image check
+.PHONY: help demo test quick fuzz laws docs docs-test bench wheels gpu-image check
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ laws: $(VENV)/.test ## Run the long tests of promises: one job per launch, model
 	@DISTLAUNCH_TEST_LAWS=1 DISTLAUNCH_TEST_TWO_DEVICES=1 $(PYTEST) --numprocesses=2 --timeout=1800 \
 	  tests/trainer_skeleton/runs/test_promises.py tests/trainer_skeleton/runs/test_zoo.py
 
+docs: $(VENV)/.docs ## Build the site in build/site; a link or anchor to nowhere is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
 docs-test: $(VENV)/.test ## Run the long sessions of the documents
 	@$(BIN)/python -m pytest --numprocesses=2 -m docs tests/test_documents.py tests/test_keras_tuner.py \
 	  tests/test_trackers.py
@@ -73,7 +76,7 @@ bench: $(VENV)/.test ## Run all benchmarks; fail where a ratio is beyond its lim
 	  echo "== $$script"; $(BIN)/python $$script || failed="$$failed $$script"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
-wheels: $(VENV)/.test ## Build the wheels of distlaunch and of the trainer alone, in dist/
+wheels: $(VENV)/.test docs ## Build the wheels of distlaunch, with the site, and of the trainer alone, in dist/
 	@for folder in . trainer_skeleton/runtime; do \
 	  $(BIN)/python -m build --no-isolation --wheel --outdir dist $$folder >/dev/null || exit; \
 	done; ls dist/*.whl
@@ -107,6 +110,11 @@ $(VENV)/.test: $(VENV)/.made pyproject.toml
 	@$(PIP_INSTALL) -e '.[local,dev]'
 	@$(PIP_INSTALL) --no-deps 'tf-keras>=2.21,<2.22'  # it would install TensorFlow a second time
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.docs: $(VENV)/.made pyproject.toml
+	@echo "installing distlaunch and what builds its site into $(VENV)"
+	@$(PIP_INSTALL) -e '.[docs]'
+	@touch $@
 
 $(VENV)/.quick: $(VENV)/.made pyproject.toml
 	@echo "installing distlaunch and the dependencies of the quick tests into $(VENV)"

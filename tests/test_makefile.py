@@ -129,6 +129,7 @@ def test_ci_runs_every_target_and_the_quick_tests_on_the_oldest_python(folder, c
     lines = ci(folder, checkout).splitlines()
     assert [line for line in lines if line.startswith("running")] == [
         "running check",
+        "running docs",
         "running test",
         "running demo",
         f"running {quick}",

@@ -35,15 +35,6 @@ HEADING = re.compile(r"^##+ ([A-Z].*)$", re.MULTILINE)
 WARNINGS = ("W", "Warning")
 GENERATED = re.compile(r"<!-- ([a-z ]+) -->\n(?:(?!<!--).*\n)*<!-- end -->", re.MULTILINE)
 RANGE = re.compile(r"(?:; |(?<=\[))(?:\d+<=)?x[<>]=?\d+(?=\])")  # such as [default: 1; x>=0]
-EXIT_CODES = {
-    0: "success, also with warnings",
-    errors.EXIT_ERROR: "refused or failed, with a message",
-    errors.EXIT_USAGE: "usage error",
-    errors.EXIT_JOB_FAILED: "the job ended without success",
-    errors.EXIT_INTERRUPTED: "interrupted; a submitted job keeps running",
-}
-
-
 def commands_of(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
     """Return each command that runs, with its words."""
     context = click.Context(group)
@@ -128,7 +119,7 @@ def describe_codes() -> Iterator[str]:
 def updated(text: str) -> str:
     """Return the text of SKILL.md with its generated parts made again."""
     parts = {
-        "exit codes": [f"- {code}: {meaning}" for code, meaning in EXIT_CODES.items()],
+        "exit codes": [f"- {code}: {meaning}" for code, meaning in errors.EXIT_CODES.items()],
         "commands": describe_commands(),
         "keys": describe_keys(),
         "codes": describe_codes(),
