@@ -1,7 +1,8 @@
 """Every command that a document shows is run.
 
 Commands are in fenced blocks. `console` blocks hold commands after a `$`; those of a document are
-one session in an empty folder. Its `distlaunch local` is a fork of a process that has imported
+one session in an empty folder. A `python` block between them that begins with the comment
+`# PATH.py` is written to that file. Its `distlaunch local` is a fork of a process that has imported
 TensorFlow; all else are processes of their own. A session of `console long` blocks runs in
 `make docs-test` only, one of `console slurm` blocks on a Slurm cluster. The losses and metrics of a
 `text` block after a console block are compared with what the commands print; those of a `text
@@ -20,6 +21,7 @@ import socket
 import socketserver
 import subprocess
 import sys
+import textwrap
 import threading
 from dataclasses import asdict
 from functools import partial
@@ -55,17 +57,29 @@ def blocks(text: str) -> list[tuple[str, list[str]]]:
                 fenced.append((line.strip().removeprefix("```"), []))
             inside = not inside
         elif inside:
-            fenced[-1][1].append(line.strip())
-    return fenced
+            fenced[-1][1].append(line)
+    return [(kind, textwrap.dedent("\n".join(lines)).splitlines()) for kind, lines in fenced]
+
+
+def joined(lines: list[str]) -> list[str]:
+    """Join lines that end with a backslash with the next ones."""
+    return re.sub(r"\\\n *", "", "\n".join(lines)).splitlines()
 
 
 def lines_in(text: str, kind: str) -> list[str]:
-    return [line for other, lines in blocks(text) if other == kind for line in lines]
+    return [line for other, lines in blocks(text) if other == kind for line in joined(lines)]
 
 
 def console_commands(text: str, kind: str = RUN) -> list[str]:
-    lines = lines_in(text, kind)
-    return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    """Return the commands of a session; files that are shown between them are written."""
+    commands = []
+    for other, lines in blocks(text):
+        file = re.fullmatch(r"# (\S+\.py)", lines[0]) if other == "python" else None
+        if other == kind:
+            commands += [line[2:] for line in joined(lines) if line.startswith("$ ")]
+        elif file and commands:
+            commands.append("\n".join([f"cat > {file[1]} <<'END'", *lines, "END"]))
+    return commands
 
 
 def setup_commands() -> set[str]:
@@ -120,6 +134,7 @@ def _run_session(environment: dict[str, str], commands: list[str], folder: Path)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])  # emulators of other tests may run on this machine
     script = "\n".join(commands).replace("emulator ", f"emulator --port={port} ")
+    script = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n" + script
     done = subprocess.run(
         ["bash", "-eu", "-o", "pipefail", "-x", "-c", script.replace("8085", port)],
         cwd=folder,
@@ -169,6 +184,11 @@ def activate(folder: Path, _: str, script: str) -> None:
     assert subprocess.check_output(command, cwd=folder, text=True) == f"{folder}/.venv/bin/python\n"
 
 
+def make_environment(folder: Path, _: str, *words: str) -> None:
+    subprocess.run([sys.executable, *words, "--without-pip"], cwd=folder, check=True)
+    assert (folder / ".venv/bin/activate").is_file()
+
+
 def make(folder: Path, _: str, target: str) -> None:
     """Check that the target exists; `.ci/run` makes it."""
     subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True)
@@ -213,6 +233,7 @@ CHECKS = {
     "make": make,
     "pip": pip_install,
     "python": benchmark,
+    "python3": make_environment,
     "eval": completion,
     "_DISTLAUNCH_COMPLETE=fish_source": completion,
 }

@@ -68,8 +68,8 @@ class Dataset:
     kind: str  # arrays, csv, images, records, tfds; a user's: dataset
     examples: int | None = None  # None if the trainer has not counted them
     batch: int | None = None  # the global batch of a dataset
-    pattern: str = ""  # of records, as their files
-    files: tuple[DataFile, ...] = ()
+    pattern: str = ""  # of records and CSV files
+    files: tuple[DataFile, ...] = ()  # of records
 
     @classmethod
     def parse(cls, content: Mapping[str, Any]) -> Dataset:
@@ -83,8 +83,8 @@ class Dataset:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is read from files of this machine."""
-        return bool(self.pattern) and _REMOTE.match(self.pattern) is None
+        """Whether it is read from recorded files of this machine."""
+        return bool(self.files) and _REMOTE.match(self.pattern) is None
 
     def is_unchanged(self, project: Path) -> bool:
         """Whether its pattern matches the same files, with the same sizes and times."""

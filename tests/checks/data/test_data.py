@@ -60,6 +60,12 @@ def test_data_are_known_while_the_modules_and_the_files_are_unchanged(whole):
     assert unknown() == changed
 
 
+def test_csv_files_of_the_last_run_are_known(whole):
+    whole.ran({"kind": "csv", "pattern": "data/train.csv", "examples": 800})
+    plan, problems = whole.data()
+    assert (problems, plan.lines()[0]) == ([], "800 examples")
+
+
 @pytest.mark.parametrize(
     "content", ["", "{}", "[]", '{"data_modules": "", "data": {"training": []}}']
 )

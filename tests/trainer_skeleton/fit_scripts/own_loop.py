@@ -1,4 +1,4 @@
-"""A training loop of the script's own, as docs/do/trainer.md has it; its last batch is smaller."""
+"""A training loop of its own, as docs/do/fit-scripts.md has it; the last batch is smaller."""
 
 import keras
 import numpy as np

@@ -138,7 +138,7 @@ def test_two_workers_train_a_script_to_its_own_weights(script, alone, tensorflow
 
 
 def test_the_page_has_the_loop_of_a_script_that_is_tested():
-    page = (HERE.parents[2] / "docs/do/trainer.md").read_text()
+    page = (HERE.parents[2] / "docs/do/fit-scripts.md").read_text()
     (loop,) = re.findall(r"```python\n(strategy = .*?)```", page, re.DOTALL)
     assert loop in (FOLDER / "own_loop.py").read_text()
 
