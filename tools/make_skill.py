@@ -35,6 +35,8 @@ HEADING = re.compile(r"^##+ ([A-Z].*)$", re.MULTILINE)
 WARNINGS = ("W", "Warning")
 GENERATED = re.compile(r"<!-- ([a-z ]+) -->\n(?:(?!<!--).*\n)*<!-- end -->", re.MULTILINE)
 RANGE = re.compile(r"(?:; |(?<=\[))(?:\d+<=)?x[<>]=?\d+(?=\])")  # such as [default: 1; x>=0]
+
+
 def commands_of(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
     """Return each command that runs, with its words."""
     context = click.Context(group)
