@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from distlaunch.cli import completion, options, runs
+from distlaunch.cli import completion, options, page, runs
 from distlaunch.cli.settings import draw, show
 from distlaunch.errors import DistlaunchError, UsageError
 
@@ -55,6 +55,8 @@ def _counts(_: click.Context, __: click.Parameter, text: str) -> list[int]:
     type=click.IntRange(1),
     help="Passes over the data (default: the run's).",
 )
+@page.as_html
+@page.output("forecast.html")
 @options.as_json
 def command(
     settings: Settings,
@@ -65,6 +67,8 @@ def command(
     workers: list[int],
     batch_size: int | None,
     epochs: int | None,
+    as_html: bool,
+    output: Path | None,
     as_json: bool,
 ) -> None:
     """Predict hours and money of clusters from the steps of earlier runs.
@@ -77,6 +81,7 @@ def command(
     from distlaunch.price.forecast import Clusters, to_json, to_text
     from distlaunch.runs.measured import measured_run
 
+    page.check_output(output, as_html=as_html)
     console = settings.console()
     clusters = Clusters(Path.cwd(), locator.region)
     targets = [clusters.target(*_parse(text)) for text in machines] or [clusters.default()]
@@ -100,6 +105,12 @@ def command(
         show(json.dumps(to_json(shapes, refusals)))
     else:
         draw(*to_text(shapes))
+    if as_html:
+        from distlaunch.price.forecast_page import build
+        from distlaunch.runs.page import about_here
+
+        built = build(shapes, refusals, about_here(Path.cwd(), None))
+        console.log(f"page: {page.write_page(built, output or Path('forecast.html'))}")
 
 
 def _parse(text: str) -> tuple[str, str | None, int]:
