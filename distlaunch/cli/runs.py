@@ -67,7 +67,9 @@ def show_run(
     views = [find(locator, name, whole=True)[0] for name in dict.fromkeys(names) or (None,)]
     if as_html:
         from distlaunch.runs import page as pages
+        from distlaunch.runs.view import with_disk_use
 
+        views = [with_disk_use(view) for view in views]
         path = output or pages.default_path(views)
         show(page.write_page(pages.build(views, path), path))
     else:

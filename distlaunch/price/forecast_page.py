@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
     from distlaunch.price.forecast import Shape
 
+_EXPLAINED = (
+    "In brackets are the lowest and the highest values that are likely. No other cluster here is "
+    "both faster and cheaper than one with *."
+)
+
 
 def build(shapes: Sequence[Shape], refusals: Sequence[str], about: Mapping[str, str]) -> Page:
     """Return the page of the clusters of a forecast, and why others have none."""
@@ -30,7 +35,7 @@ def build(shapes: Sequence[Shape], refusals: Sequence[str], about: Mapping[str, 
         {
             "Time and money": [_chart(shapes)] if priced else [],
             "Clusters": [
-                "In brackets are the lowest and the highest values that are likely.",
+                _EXPLAINED,
                 table.rows if isinstance(table, Table) else (),
             ],
             "Where the figures come from": [str(note) for note in notes if note],
