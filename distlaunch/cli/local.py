@@ -12,7 +12,7 @@ import click
 
 from distlaunch.cli import completion, options
 from distlaunch.cli.page import log_page
-from distlaunch.errors import EXIT_ERROR, UsageError
+from distlaunch.errors import EXIT_ERROR, STOPPED_CODES, UsageError
 from distlaunch.platforms import require_posix
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def _run(console: Console, spec: RunSpec, job: Job | None, *, as_json: bool) -> 
             summary = folder.summary() if folder.summary_version() != before else None
             with suppress(BrokenPipeError):  # the job has succeeded, even if stdout is closed
                 view.summarise(summary, logs=str(folder.task_logs))
-        if run:
+        if run and code not in STOPPED_CODES:
             path = folder.path / page.FILE_NAME
             log_page(console, page.build([view_run(folder)], path), path, is_private=True)
         return _audit(outcome, view, as_json=as_json) if spec.options.audit else outcome.code
