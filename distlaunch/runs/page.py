@@ -66,6 +66,7 @@ def about_here(project: Path, name: str | None) -> dict[str, str]:
 def _page_of_one(view: RunView, path: Path) -> Page:
     summary, epochs = view.facts, _epochs(view.facts)
     result = {name: text for name, text in facts_of(summary) if name not in _ELSEWHERE}
+    reason = f"{view.failure.reason}." if view.failure and view.failure.reason else ""
     configuration = [("", "value"), *display.leaves("job", view.configuration)]
     sections: dict[str, Sequence[Part]] = {
         "Why it failed": list(_failure(view, path)),
@@ -79,7 +80,7 @@ def _page_of_one(view: RunView, path: Path) -> Page:
     }
     return Page(
         f"{_name(view)} · {view.kind} {view.id}",
-        _lead(summary) or (view.failure and view.failure.reason) or view.tasks,
+        " ".join(filter(None, (reason, _lead(summary)))) or view.tasks,
         _about(view, path),
         sections,
         folded=("Epochs", "Configuration"),
@@ -89,7 +90,13 @@ def _page_of_one(view: RunView, path: Path) -> Page:
 
 def _about(view: RunView, path: Path) -> dict[str, str]:
     facts = dict(display.facts(view))
-    left_out = {view.kind, "name", "state", *(state.lower() for state, _ in view.timeline)}
+    left_out = {
+        view.kind,
+        "name",
+        "state",
+        "figures",
+        *(state.lower() for state, _ in view.timeline),
+    }
     facts |= {name: Link.to_url(facts.get(name, "")) for name in ("link", "tensorboard")}
     return {
         "project": _name(view),

@@ -160,7 +160,9 @@ def test_a_run_has_its_curves_with_the_best_epoch_and_the_parts_of_a_step(tmp_pa
 
 
 def test_a_failed_run_has_the_task_the_reason_and_the_log(tmp_path):
-    text, log = failed_page(tmp_path).sections["Why it failed"]
+    built = failed_page(tmp_path)
+    assert (built.state, built.lead.startswith("out of memory. Best epoch")) == ("FAILED", True)
+    text, log = built.sections["Why it failed"]
     assert text.startswith("worker:0 failed first\nreason: out of memory\nnext: less\n")
     assert log["log"].href == ".distlaunch/local/failed/task-logs/attempt-1/worker-0.log"
 
