@@ -76,8 +76,8 @@
       width: isStack ? 0 : 2,
       dash: each.is_dashed ? [6, 4] : undefined,
       fill: isStack ? colourOf(each) : undefined,
-      paths: isStack ? uPlot.paths.bars({size: [0.9, 60]}) : isPoints && !each.is_dashed ? () => null : undefined,
-      points: {show: isPoints ? !each.is_dashed : !isStack && chart.xs.length < 40, size: isPoints ? 9 : 5, fill: colourOf(each)},
+      paths: isStack ? uPlot.paths.bars({size: [0.9, 60]}) : isPoints ? () => null : undefined,
+      points: {show: isPoints || (!isStack && chart.xs.length < 40), size: isPoints ? 9 : 5, fill: colourOf(each)},
       spanGaps: true,
       value: (u, value, _, i) => text(i == null ? null : each.ys[i]),
     }));
