@@ -23,8 +23,16 @@ FILE_NAME = "summary.json"
 PARTS = ("input", "compute", "exchange", "wait")
 """The parts of a step in `Timing`."""
 
-_VALIDATION = "val_"
-_SHOWN = {"compute": "", "exchange": "", "wait": "waiting for the slowest task", "input": ""}
+VALIDATION = "val_"
+"""The prefix of a metric of the validation."""
+
+IN_WORDS = {
+    "compute": "compute",
+    "exchange": "exchange",
+    "wait": "waiting for the slowest task",
+    "input": "input",
+}
+"""The parts as they are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,7 @@ class Timing:
 
     def __str__(self) -> str:
         """Return where the time went, such as ``2.5 ms: compute 80 %, exchange 20 %``."""
-        shares = [(label or part, self.share(part)) for part, label in _SHOWN.items()]
+        shares = [(name, self.share(part)) for part, name in IN_WORDS.items()]
         shown = ", ".join(f"{label} {share:.0%}" for label, share in shares if share >= 1 / 200)
         return f"{1e3 * self.total:.3g} ms: {shown}".replace("%", " %")
 
@@ -68,6 +76,7 @@ class Summary:
     tasks: tuple[str, ...] = ()
     epochs: tuple[Epoch, ...] = ()
     timing: Timing | None = None
+    task_timings: Mapping[str, Timing] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)  # training and validation
     data_modules: str = ""  # a hash of data.py and the modules beside it
     machine: Mapping[str, Any] = field(default_factory=dict)  # of the chief
@@ -86,11 +95,13 @@ class Summary:
     def parse(cls, content: Mapping[str, Any] | None) -> Summary:
         """Return what a file has; None is no file."""
         get = (content or {}).get
+        tasks = _section(_section(get("timing")).get("tasks")).items()
         names = [each.name for each in fields(cls) if each.type == "float | None"]
         return cls(
             tasks=tuple(map(str, _list(get("tasks")))),
             epochs=tuple(_epoch(each) for each in _list(get("epochs")) if isinstance(each, dict)),
             timing=_timing(get("timing")),
+            task_timings={name: each for name, content in tasks if (each := _timing(content))},
             data=_section(get("data")),
             data_modules=_text(get("data_modules")),
             machine=_section(get("machine")),
@@ -116,20 +127,21 @@ def read(path: Path) -> dict[str, Any] | None:
 def describe(content: Mapping[str, Any], *, with_epochs: bool = True) -> list[str | Table]:
     """Return a few lines of facts and, unless they were shown before, a table of the epochs."""
     summary = Summary.parse(content)
-    facts = [(name, text) for name, text in _facts(summary) if text]
+    facts = facts_of(summary)
     width = max((len(name) for name, _ in facts), default=0)
     parts: list[str | Table] = [f"{name.ljust(width)}  {text}" for name, text in facts]
     epochs = [epoch for epoch in summary.epochs if epoch.number is not None]
     if epochs and with_epochs:
-        parts.append(_table(epochs))
+        parts.append(epoch_table(epochs))
     return parts
 
 
-def _facts(summary: Summary) -> list[tuple[str, str]]:
+def facts_of(summary: Summary) -> list[tuple[str, str]]:
+    """Return the facts of a summary as names and texts."""
     kinds = Counter(name.partition(":")[0] for name in summary.tasks)
     trained = _count(summary.examples_per_epoch)
     validated = _count(summary.validation_examples or None, " (and {} for validation)")
-    return [
+    named = [
         ("tasks", describe_tasks([kinds[kind] for kind in TASK_TYPES]) if kinds else ""),
         ("global batch", _count(summary.global_batch)),
         ("steps per epoch", _count(summary.steps_per_epoch)),
@@ -140,14 +152,15 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("restarts", _count(summary.restarts)),
         ("model", summary.model),
     ]
+    return [(name, text) for name, text in named if text]
 
 
-def _table(epochs: Sequence[Epoch]) -> Table:
+def epoch_table(epochs: Sequence[Epoch]) -> Table:
     """Return a row for each epoch: its loss and metrics, each beside its validation."""
     names = list(dict.fromkeys(name for epoch in epochs for name in epoch.logs))
     # A metric is beside its validation, at the place of the first of both.
-    metrics = list(dict.fromkeys(name.removeprefix(_VALIDATION) for name in names))
-    columns = sorted(names, key=lambda name: metrics.index(name.removeprefix(_VALIDATION)))
+    metrics = list(dict.fromkeys(name.removeprefix(VALIDATION) for name in names))
+    columns = sorted(names, key=lambda name: metrics.index(name.removeprefix(VALIDATION)))
     head = ["epoch", "step", *columns, "examples/s"]
     rows = [
         [

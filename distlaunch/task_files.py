@@ -46,10 +46,29 @@ class AttemptFolder:
         """Return the file for a task's events."""
         return self.path / f"{file_stem(task)}.events.jsonl"
 
+    def logs(self) -> dict[str, Path]:
+        """Return the files with the output of the tasks, by their names."""
+        return {_task_name(path): path for path in _of_tasks(self.path, ".log")}
+
+    def events_of_kind(self, kind: str) -> dict[str, list[dict[str, Any]]]:
+        """Return the events of a kind that each task has reported, in turn."""
+        return {
+            _task_name(path): [each for each in EventFile(path).poll() if each["event"] == kind]
+            for path in _of_tasks(self.path, ".events.jsonl")
+        }
+
 
 def file_stem(task: Task) -> str:
     """Return a task's name in the names of its files, such as ``worker-0``."""
     return str(task).replace(":", "-")
+
+
+def _of_tasks(folder: Path, suffix: str) -> list[Path]:
+    return [path for path in sorted(folder.glob(f"*{suffix}")) if not path.stem.startswith("host")]
+
+
+def _task_name(path: Path) -> str:
+    return path.name.partition(".")[0].replace("-", ":")
 
 
 class Lines:

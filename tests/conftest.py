@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # What tests start as scripts too lies beside them and is imported from there.
 sys.path.insert(0, str(Path(__file__).parent))
+import chromium
 import emulators
 import engine as engines
 import example_jobs  # noqa: F401 - likewise
@@ -142,6 +143,19 @@ def slurm() -> Iterator[slurm_cluster.SlurmCluster]:
         if engines.is_required():
             raise
         pytest.skip(f"no Slurm here: {problem}")
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Browser]:
+    """Chromium; without it its tests are skipped or fail, as those of `engine`."""
+    profile = tmp_path_factory.mktemp("chromium")
+    try:
+        with chromium.running(profile, install=engines.is_required()) as started:
+            yield started
+    except chromium.NoChromiumError as problem:
+        if engines.is_required():
+            raise
+        pytest.skip(f"no Chromium here: {problem}")
 
 
 @pytest.fixture(scope="session")

@@ -43,7 +43,7 @@ ALLOWED = {
     "render": {*NOUNS, "engines", "image", "redaction"},
     "local": {*NOUNS, "ui"},
     "emulator": {*NOUNS, "local"},
-    "price": {*NOUNS, "engines", "local"},
+    "price": {*NOUNS, "ui", "engines", "local"},
     "checks": {*NOUNS, "ui", "engines", "image", "price"},
     "cloud_setup": {*NOUNS, "engines", "image", "checks"},
     "submit": {*NOUNS, "ui", "engines", "image", "checks", "price", "redaction"},

@@ -79,7 +79,7 @@ def test_wheel_has_both_packages_skeleton_and_templates_only(built):
     modules = {str(p.relative_to(root.parent)) for root in packages for p in root.rglob("*.py")}
     data = {f"distlaunch/{name}" for name in data_files()}
     lists = {"job/catalogue.json", "job/key_meanings.json", "price/list_prices.json"}
-    others = {"py.typed", "local/compare/report.html.j2", "skill/SKILL.md", *lists}
+    others = {"py.typed", "skill/SKILL.md", *lists}
     packed = {name for name in packed if not name.startswith("distlaunch/site/")}
     assert packed == modules | data | {f"distlaunch/{name}" for name in others}
 
@@ -194,5 +194,5 @@ def test_remedies_name_packages_as_the_extras_do(checkout):
         for words in re.findall(r"pip install (?:\"\s*f?\")?('[^\"]*')", text)
         for requirement in re.findall(r"'([a-z]+[^' ]*)'", words)
     }
-    assert {"optuna>=4,<6", "matplotlib>=3.9,<4", "tensorflow>=2.21,<2.22"} <= named
+    assert {"optuna>=4,<6", "tensorflow>=2.21,<2.22"} <= named
     assert named <= known

@@ -16,6 +16,8 @@ from distlaunch.paths import COMPARISONS
 from distlaunch.platforms import require_posix
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from distlaunch.cli.settings import Settings
     from distlaunch.local.compare.rounds import Comparison
     from distlaunch.ui.console import Console
@@ -68,6 +70,7 @@ def command(
     from distlaunch.local.compare.variants import plan_variants
     from distlaunch.local.run_folder import create_numbered
     from distlaunch.local.run_plan import RunOptions, is_program, load_project_job
+    from distlaunch.runs.page import about_here
 
     console, project = settings.console(), Path.cwd()
     if not is_program(program_args):
@@ -84,13 +87,16 @@ def command(
     if len(batches) == 1:
         console.log(f"global batch {batches.pop()} in all variants")
     comparison = runs.run(rounds)
-    _report(console, comparison, as_json=as_json)
+    about = about_here(project, job.name if job else None)
+    _report(console, comparison, about, as_json=as_json)
     if comparison.is_interrupted:
         return EXIT_INTERRUPTED
     return EXIT_ERROR if any(each.failure for each in comparison.figures) else 0
 
 
-def _report(console: Console, comparison: Comparison, *, as_json: bool) -> None:
+def _report(
+    console: Console, comparison: Comparison, about: Mapping[str, str], *, as_json: bool
+) -> None:
     from distlaunch.local.compare import report
     from distlaunch.local.compare.verdict import judge
 
@@ -105,10 +111,10 @@ def _report(console: Console, comparison: Comparison, *, as_json: bool) -> None:
         for part in filter(None, (chart, verdict.text)):
             console.draw("", part)
     try:
-        without_charts = report.write_files(comparison, verdict)
+        report.write_files(comparison, verdict, about)
     except OSError as error:
         folder = comparison.folder
         what = f"the report cannot be written ({os_reason(error)})"
         raise DistlaunchError(what, where=str(folder)) from None
-    if without_charts or not as_json:
-        console.log(without_charts or f"charts: {comparison.folder / 'compare.html'}")
+    if not as_json:
+        console.log(f"page: {comparison.folder / report.FILE_NAME}")

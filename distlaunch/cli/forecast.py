@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from distlaunch.cli import completion, options, runs
+from distlaunch.cli import completion, options, page, runs
 from distlaunch.cli.settings import draw, show
 from distlaunch.errors import DistlaunchError, UsageError
 
@@ -62,6 +62,8 @@ def _counts(_: click.Context, __: click.Parameter, text: str) -> list[int]:
     type=click.FloatRange(0, min_open=True),
     help="Speed of one task on --machine where you know it, e.g. from a notebook on such a GPU.",
 )
+@page.as_html
+@page.output("forecast.html")
 @options.as_json
 def command(
     settings: Settings,
@@ -73,6 +75,8 @@ def command(
     batch_size: int | None,
     epochs: int | None,
     speed: float | None,
+    as_html: bool,
+    output: Path | None,
     as_json: bool,
 ) -> None:
     """Predict hours and money of clusters from the steps of earlier runs.
@@ -85,6 +89,7 @@ def command(
     from distlaunch.price.forecast import Clusters, to_json, to_text
     from distlaunch.runs.measured import measured_run
 
+    page.check_output(output, as_html=as_html)
     console = settings.console()
     clusters = Clusters(Path.cwd(), locator.region)
     targets = [clusters.target(*_parse(text)) for text in machines] or [clusters.default()]
@@ -110,6 +115,12 @@ def command(
         show(json.dumps(to_json(shapes, refusals)))
     else:
         draw(*to_text(shapes))
+    if as_html:
+        from distlaunch.price.forecast_page import build
+        from distlaunch.runs.page import about_here
+
+        built = build(shapes, refusals, about_here(Path.cwd(), None))
+        console.log(f"page: {page.write_page(built, output or Path('forecast.html'))}")
 
 
 def _parse(text: str) -> tuple[str, str | None, int]:

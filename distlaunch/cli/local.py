@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from distlaunch.cli import completion, options
-from distlaunch.errors import EXIT_ERROR, UsageError
+from distlaunch.cli.page import log_page
+from distlaunch.errors import EXIT_ERROR, STOPPED_CODES, UsageError
 from distlaunch.platforms import require_posix
 
 if TYPE_CHECKING:
@@ -150,7 +151,9 @@ def _run(console: Console, spec: RunSpec, job: Job | None, *, as_json: bool) -> 
     from distlaunch.events import Notice
     from distlaunch.local.host_resources import this_machine
     from distlaunch.local.runner import Runner
+    from distlaunch.runs import page
     from distlaunch.runs.record import end_record, start_record
+    from distlaunch.runs.view import view_run
     from distlaunch.ui.progress_view import JsonProgressView, ProgressView
 
     folder = spec.folder
@@ -166,14 +169,14 @@ def _run(console: Console, spec: RunSpec, job: Job | None, *, as_json: bool) -> 
         run = None
         with _record_errors(view):
             run = start_record(spec, job, machine)
-        code = EXIT_ERROR
+        code, outcome = EXIT_ERROR, None
         try:
             outcome = Runner(spec, view).run()
             code = outcome.code
         finally:
             if run:
                 with _record_errors(view):
-                    end_record(run, folder, code)
+                    end_record(run, folder, code, outcome.failure if outcome else None)
         if outcome.code == 0:
             if alone and not outcome.has_cluster:
                 count = sum(task.is_training for task in spec.cluster.tasks())
@@ -184,6 +187,9 @@ def _run(console: Console, spec: RunSpec, job: Job | None, *, as_json: bool) -> 
             summary = folder.summary() if folder.summary_version() != before else None
             with suppress(BrokenPipeError):  # the job has succeeded, even if stdout is closed
                 view.summarise(summary, logs=str(folder.task_logs))
+        if run and code not in STOPPED_CODES:
+            path = folder.path / page.FILE_NAME
+            log_page(console, page.build([view_run(folder)], path), path, is_private=True)
         return _audit(outcome, view, as_json=as_json) if spec.options.audit else outcome.code
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from distlaunch.cli import completion, options
+from distlaunch.cli import completion, options, page
 from distlaunch.cli.settings import confirm, draw, show, show_json
-from distlaunch.errors import DistlaunchError, EngineError
+from distlaunch.errors import DistlaunchError, EngineError, UsageError
 from distlaunch.paths import CHECKPOINTS, EXPORT, LOGS, MODEL
 
 if TYPE_CHECKING:
@@ -40,17 +40,40 @@ def list_runs(settings: Settings, limit: int, *, as_json: bool) -> None:
 
 @click.command("show")
 @options.with_locator
-@click.argument(
-    "name", metavar="[RUN|JOB]", required=False, shell_complete=completion.runs_and_jobs
-)
+@click.argument("names", metavar="[RUN|JOB]...", nargs=-1, shell_complete=completion.runs_and_jobs)
+@page.as_html
+@page.output("run.html in the folder of a local run, JOB.html, runs.html for several")
 @options.as_json
-def show_run(_: Settings, locator: JobLocator, *, name: str | None, as_json: bool) -> None:
+def show_run(
+    _: Settings,
+    locator: JobLocator,
+    *,
+    names: tuple[str, ...],
+    as_html: bool,
+    output: Path | None,
+    as_json: bool,
+) -> None:
     """Show one run or job whole: state, configuration, code, metrics by epoch, step time.
 
     RUN is a local run's id or folder, JOB as for 'distlaunch status' (default: the newest run, or
-    the newest job if it was submitted later).
+    the newest job if it was submitted later). With --html it is written as a page with charts,
+    several beside each other.
     """
-    show_view(find(locator, name, whole=True)[0], as_json=as_json)
+    page.check_output(output, as_html=as_html)
+    if as_html and as_json:
+        raise UsageError("--html and --json: choose one")
+    if len(names) > 1 and not as_html:
+        raise UsageError("several are shown as a page: add --html, or run 'distlaunch diff A B'")
+    views = [find(locator, name, whole=True)[0] for name in dict.fromkeys(names) or (None,)]
+    if as_html:
+        from distlaunch.runs import page as pages
+        from distlaunch.runs.view import with_disk_use
+
+        views = [with_disk_use(view) for view in views]
+        path = output or pages.default_path(views)
+        show(page.write_page(pages.build(views, path), path))
+    else:
+        show_view(views[0], as_json=as_json)
 
 
 def show_view(view: RunView, *, as_json: bool) -> None:

@@ -10,6 +10,7 @@ import click
 
 from distlaunch.cli import completion, options
 from distlaunch.cli.local import check_here
+from distlaunch.cli.page import log_page
 from distlaunch.cli.submit import SubmitOptions, check_launch, launch_job, submit_options
 from distlaunch.errors import EXIT_ERROR, DistlaunchError, UsageError
 from distlaunch.platforms import require_posix
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from distlaunch.job.model import Job, Tuning
     from distlaunch.notify import Ending
     from distlaunch.submit.follow import FollowOptions
+    from distlaunch.text import Table
     from distlaunch.tune.search_view import TrialPrice, TuningJobView
     from distlaunch.tune.trial_runs import SearchPlan
     from distlaunch.ui.console import Console
@@ -139,6 +141,7 @@ def _submit(console: Console, values: TuneOptions, ending: Ending) -> int:
     with _job_view(console, launched.job, train, _price_of_trial(submitted.report)) as view:
         code = follow_launch(launched, launcher, view, how)
         view.summarise_search(as_json=values.as_json)
+    _log_page(console, *view.result())
     return code
 
 
@@ -163,6 +166,7 @@ def _attach(console: Console, values: TuneOptions, ending: Ending) -> int:
     with _job_view(console, job, train, _price_of_job(job)) as view:
         code = follow_job(located.engine, job, view, _follow_options(values))
         view.summarise_search(as_json=values.as_json)
+    _log_page(console, *view.result())
     return code
 
 
@@ -273,10 +277,25 @@ def _run_trials(console: Console, values: TuneOptions, plan: SearchPlan, ending:
     signal = search.run(report.update, console.hurry)
     state = "STOPPED" if signal else "FAILED" if exit_code_of(search.trials) else "SUCCEEDED"
     report.summarise(search.trials, as_json=values.as_json, job=plan.folder.name, state=state)
+    result = report.as_json(search.trials, job=plan.folder.name, state=state)
+    _log_page(console, result, report.table(search.trials), plan.folder)
     if signal:
         same = "the same command without --new" if values.is_new else "the same command again"
         console.log(f"interrupted: {same} resumes the search", "warning")
     return signal or exit_code_of(search.trials)
+
+
+def _log_page(
+    console: Console, result: dict[str, Any], table: Table, folder: Path | None = None
+) -> None:
+    """Write the page of a search into its folder; that of a job is beside its record."""
+    from distlaunch.paths import JOBS
+    from distlaunch.runs.page import about_here
+    from distlaunch.tune.search_page import FILE_NAME, build
+
+    path = folder / FILE_NAME if folder else JOBS.absolute() / f"{result['job']}.html"
+    if result["trials"]:
+        log_page(console, build(result, table, about_here(Path.cwd(), None), path), path)
 
 
 def _with_counts(tuning: Tuning, trials: int | None, parallel: int | None) -> Tuning:

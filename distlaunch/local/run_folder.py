@@ -77,9 +77,7 @@ class RunFolder:
 
     def new_attempt(self) -> AttemptFolder:
         """Create a folder with a number that no attempt before has: a run may be resumed."""
-        names = [path.name.removeprefix(_ATTEMPT) for path in self.task_logs.glob(f"{_ATTEMPT}*")]
-        number = 1 + max((int(name) for name in names if name.isdecimal()), default=0)
-        path = self.task_logs / f"{_ATTEMPT}{number}"
+        path = self.task_logs / f"{_ATTEMPT}{1 + self._newest_number}"
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
@@ -87,6 +85,16 @@ class RunFolder:
                 f"{path}: cannot be created ({os_reason(problem)}); see --job-dir"
             ) from None
         return AttemptFolder(path)
+
+    @property
+    def newest_attempt(self) -> AttemptFolder:
+        """The folder of the last attempt, which does not exist before the first one."""
+        return AttemptFolder(self.task_logs / f"{_ATTEMPT}{self._newest_number}")
+
+    @property
+    def _newest_number(self) -> int:
+        names = [path.name.removeprefix(_ATTEMPT) for path in self.task_logs.glob(f"{_ATTEMPT}*")]
+        return max((int(name) for name in names if name.isdecimal()), default=0)
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -42,12 +42,14 @@ class Outcome:
 
     The code is 0 when the primary task is done, otherwise the first failing task's own; 128 + n for
     signal n, 130 after Ctrl-C, 143 after SIGTERM. `event_files` are those of each attempt's
-    training tasks, and `has_cluster` is whether a task has listened at its address of TF_CONFIG.
+    training tasks, `has_cluster` is whether a task has listened at its address of TF_CONFIG, and
+    `failure` the first failure of the last attempt.
     """
 
     code: int
     event_files: tuple[Mapping[str, Path], ...] = ()
     has_cluster: bool = True
+    failure: FailureReport | None = None
 
 
 class Runner:
@@ -63,6 +65,7 @@ class Runner:
         self._new_ports_left = _NEW_PORTS
         self._has_cluster = False
         self._folders: dict[Task, Path] = {}
+        self._failure: FailureReport | None = None
 
     def run(self) -> Outcome:
         """Run the job and return how it ended.
@@ -93,7 +96,8 @@ class Runner:
                 training = [task for task in self._tasks if task.is_training]
                 event_files.append({str(task): folder.events(task) for task in training})
                 code = self._run_attempt(folder, signals)
-        return Outcome(code, tuple(event_files), self._has_cluster)
+        failure = self._failure if code else None
+        return Outcome(code, tuple(event_files), self._has_cluster, failure)
 
     def _notify(self, text: str, level: Level = "info") -> None:
         self._view.handle(Notice(text, level))
@@ -220,6 +224,7 @@ class Runner:
         report = FailureReport.of(
             str(failure.task), explain(last, exit_code=code), last.split("\n")
         )
+        self._failure = report
         self._view.handle(JobFailed(report, shows_lines=False))
         is_shown = self._view.shows_lines and self._view.console.is_one_stream
         is_above = is_shown and self._view.lines_after(str(failure.task)) < _IN_SIGHT

@@ -29,7 +29,7 @@ _NOT_COMPARED = (
     *("name", "display_name", "created", "waited", "console", "tensorboard", "endpoint", "failure"),
     "command",
     "job_dir",
-    *("bytes", "cost", "figures", "web_access"),
+    *("bytes", "cost", "figures", "logs", "web_access"),
     "error",
     "summary",
 )
@@ -54,9 +54,9 @@ def job_listing(jobs: Sequence[RunView]) -> Table:
     return Table(rows, flush_left=True, optional=(took,), folded=(name,))
 
 
-def whole(view: RunView) -> list[str | Table]:
-    """Return all about a run or a job: facts, its summary, and a chart of its metrics by epoch."""
-    facts = [
+def facts(view: RunView) -> list[tuple[str, str]]:
+    """Return what is known of a run or a job, without its summary, as names and texts."""
+    named = [
         (view.kind, view.id),
         ("name", view.display_name or ""),
         ("state", view.state + (f" ({view.error})" if view.error else "")),
@@ -79,7 +79,12 @@ def whole(view: RunView) -> list[str | Table]:
         ("tensorboard", "" if view.endpoint else view.tensorboard or ""),
         *(("shell", f"{task}  {uri}") for task, uri in view.web_access.items()),
     ]
-    known = [(name, text) for name, text in facts if text]
+    return [(name, text) for name, text in named if text]
+
+
+def whole(view: RunView) -> list[str | Table]:
+    """Return all about a run or a job: facts, its summary, and a chart of its metrics by epoch."""
+    known = facts(view)
     width = max(len(name) for name, _ in known)
     parts: list[str | Table] = [f"{name.ljust(width)}  {text}" for name, text in known]
     if view.failure and (text := view.failure.text(with_lines=True)):
@@ -173,26 +178,26 @@ def _charts(summary: Summary) -> Iterator[str]:
 def _comparable(view: RunView) -> Iterator[tuple[str, Any]]:
     for name, value in view.as_json().items():
         if name not in _NOT_COMPARED:
-            yield from _leaves(name, value)
+            yield from leaves(name, value)
     summary = view.facts
-    yield from _leaves("metrics", summary.metrics)
+    yield from leaves("metrics", summary.metrics)
     for name in ("global_batch", "steps", "examples_per_second", "restarts", "data"):
-        yield from _leaves(name, getattr(summary, name))
+        yield from leaves(name, getattr(summary, name))
     for name in ("total", *PARTS) if summary.timing else ():
         yield f"timing.{name}", getattr(summary.timing, name)
 
 
-def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the values in nested dicts with their paths; lists are one text."""
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _leaves(f"{name}.{key}", item)
+            yield from leaves(f"{name}.{key}", item)
     elif isinstance(value, (list, tuple)):
         if all(not isinstance(item, (dict, list)) for item in value):
             yield name, " ".join(map(str, value))
         else:
             for number, item in enumerate(value):
-                yield from _leaves(f"{name}.{number}", item)
+                yield from leaves(f"{name}.{number}", item)
     elif value is not None:
         yield name, value
 

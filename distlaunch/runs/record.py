@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import __version__, files, timestamps
 from distlaunch.errors import STOPPED_CODES
+from distlaunch.failure_reasons import FailureReport  # noqa: TC001 - pydantic reads the types
 from distlaunch.local.run_folder import RUN_RECORD
 from distlaunch.redaction import redact, redact_words
 from distlaunch.source_version import commit_of, has_changes, hash_files
@@ -55,6 +56,7 @@ class RunRecord:
     requirements: str = ""  # a hash of requirements.txt
     versions: Mapping[str, str] = field(default_factory=dict)
     machine: str = ""
+    failure: FailureReport | None = None
 
 
 def start_record(spec: RunSpec, job: Job | None, machine: str) -> RunRecord:
@@ -72,18 +74,21 @@ def start_record(spec: RunSpec, job: Job | None, machine: str) -> RunRecord:
         has_changes=has_changes(folder),
         code=hash_files(folder, _code_files(spec)),
         requirements=hash_files(folder, folder.glob("requirements*.txt")),
-        versions=_versions(),
+        versions=installed_versions(),
         machine=machine,
     )
     _write(spec.folder, record)
     return record
 
 
-def end_record(record: RunRecord, folder: RunFolder, exit_code: int) -> None:
+def end_record(
+    record: RunRecord, folder: RunFolder, exit_code: int, failure: FailureReport | None = None
+) -> None:
     """Write how a run ended; OSError is raised."""
     state = {0: SUCCEEDED, **dict.fromkeys(STOPPED_CODES, CANCELLED)}.get(exit_code, FAILED)
     ended = timestamps.format(time.time())
-    _write(folder, replace(record, state=state, ended=ended, exit_code=exit_code))
+    record = replace(record, state=state, ended=ended, exit_code=exit_code, failure=failure)
+    _write(folder, record)
 
 
 def read_record(folder: RunFolder) -> RunRecord | None:
@@ -120,7 +125,8 @@ def _plain_job(job: Job) -> dict[str, Any]:
     return {name: value for name, value in plain.items() if value not in (None, {}, [])}
 
 
-def _versions() -> dict[str, str]:
+def installed_versions() -> dict[str, str]:
+    """Return the versions of distlaunch, Python, TensorFlow and Keras here."""
     versions = {"distlaunch": __version__, "python": platform.python_version()}
     for name in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):

@@ -55,13 +55,14 @@ class RunView:
     command: str = ""
     image: str | None = None
     error: str | None = None
-    failure: FailureReport | None = None  # of a job
+    failure: FailureReport | None = None
     cost: Mapping[str, Any] | None = None  # of a job so far
     figures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of its tasks, the last
     timeline: tuple[tuple[str, str], ...] = ()  # states and when they began
     configuration: Mapping[str, Any] = field(default_factory=dict)
     code: Mapping[str, Any] = field(default_factory=dict)  # commit and hashes
     summary: Mapping[str, Any] | None = None  # summary.json
+    logs: Mapping[str, str] = field(default_factory=dict)  # files of a run's tasks, by their names
     folder: str | None = None  # of a run, on this machine
     bytes: int | None = None  # on this machine's disk, where it was measured
 
@@ -100,6 +101,7 @@ def view_run(folder: RunFolder) -> RunView:
         job_dir=job_dir,  # the project may have been moved since
         command=" ".join(record.command),
         error=f"exit code {record.exit_code}" if record.exit_code else None,
+        failure=record.failure,
         timeline=(("RUNNING", record.started), *ends),
         configuration={
             "program": list(record.program),
@@ -115,6 +117,7 @@ def view_run(folder: RunFolder) -> RunView:
             "requirements": record.requirements,
         },
         summary=folder.summary(),
+        logs={task: str(path) for task, path in folder.newest_attempt.logs().items()},
         folder=str(folder.path),
     )
 

@@ -72,31 +72,29 @@ class SearchView:
         """Print the result on stdout and return the best trial, if one has succeeded."""
         self._console.progress("")
         best = best_trial(trials, self._study)
-        command = self._command(best) if best else None
         if as_json:
-            self._console.result(
-                json.dumps(
-                    {
-                        "job": job,
-                        "state": state,
-                        "metric": self._study.metric,
-                        "goal": self._study.goal,
-                        "trials": [
-                            self._as_json(trial) for trial in sort_trials(trials, self._study)
-                        ],
-                        "best": best.id if best else None,
-                        "command": command,
-                    },
-                    ensure_ascii=False,
-                )
-            )
+            data = self.as_json(trials, job=job, state=state)
+            self._console.result(json.dumps(data, ensure_ascii=False))
         elif trials:
             self._console.draw(self.table(trials))
             if best:
                 self._console.result(
-                    f"\nbest: trial {best.id}; train with its parameters:\n  {command}"
+                    f"\nbest: trial {best.id}; train with its parameters:\n  {self._command(best)}"
                 )
         return best
+
+    def as_json(self, trials: Sequence[Trial], *, job: str, state: str) -> dict[str, Any]:
+        """Return the search with the fields of ``tune --json``."""
+        best = best_trial(trials, self._study)
+        return {
+            "job": job,
+            "state": state,
+            "metric": self._study.metric,
+            "goal": self._study.goal,
+            "trials": [self._as_json(trial) for trial in sort_trials(trials, self._study)],
+            "best": best.id if best else None,
+            "command": self._command(best) if best else None,
+        }
 
     def table(self, trials: Sequence[Trial]) -> Table:
         """Return the trials, the best first."""
@@ -166,6 +164,11 @@ class TuningJobView(ProgressView):
     def summarise_search(self, *, as_json: bool) -> None:
         """Print the result on stdout."""
         self._search.summarise(self._trials, as_json=as_json, job=self._job, state=self._job_state)
+
+    def result(self) -> tuple[dict[str, Any], Table]:
+        """Return the search with the fields of ``tune --json``, and its table."""
+        data = self._search.as_json(self._trials, job=self._job, state=self._job_state)
+        return data, self._search.table(self._trials)
 
     def handle(self, event: Event) -> None:
         if isinstance(event, TrialsChanged):

@@ -111,6 +111,12 @@ def test_time_and_money_of_clusters_with_their_sources(run, project):
         "not included: validation",
     ):
         assert text in done.out
+    done = run("forecast", "wide-1", "--workers", "1,2", "--html", "--json", cwd=project)
+    page = project / "forecast.html"
+    assert f"page: {page.as_uri()}\n" in done.err
+    data = re.search('id="data">(.*)</script>', page.read_text())[1]
+    assert json.loads(data) == load_checked("forecast", done.out)
+    assert run("forecast", "--output", "a.html", cwd=project).code == 2
 
 
 def test_other_tasks_on_this_machine_are_forecast_from_two_runs_of_two_models(

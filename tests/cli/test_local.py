@@ -108,13 +108,14 @@ def test_program_without_a_project(local, tmp_path):
     done = local("--workers 2 -- python report.py --workers 3")
     assert done.returncode == 0
     (folder,) = jobs(tmp_path)
-    start, end = done.stderr.splitlines()
+    start, end, page = done.stderr.splitlines()
     assert re.fullmatch(
         r"distlaunch: 2 tasks: chief \+ 1 worker on this machine \(\d+ cores?, (no|\d+) GPUs?\) "
         rf"· job folder {re.escape(str(folder))}",
         start,
     )
     assert end == f"distlaunch: done; the tasks' output is in {folder}/task-logs"
+    assert page == f"distlaunch: page: {folder.relative_to(tmp_path)}/run.html"
     content = printed_by(done, "worker:0")
     assert content["argv"] == ["--workers", "3"]
     assert content["cwd"] == str(tmp_path)
@@ -212,7 +213,7 @@ def test_a_job_and_its_resumption_show_the_summary_of_their_run(local, project):
     done = local("--workers 1 --resume -- python report.py")
     assert printed_by(done, "chief")["env"]["AIP_MODEL_DIR"] == f"{folder}/model/"
     assert "global batch" not in done.stdout
-    assert done.stderr.endswith(f"done; the tasks' output is in {folder}/task-logs\n")
+    assert f"done; the tasks' output is in {folder}/task-logs\n" in done.stderr
     assert jobs(project) == [folder]
     assert (folder / "task-logs/attempt-2/chief.log").is_file()
 

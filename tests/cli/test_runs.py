@@ -252,6 +252,7 @@ def test_a_damaged_summary_is_shown_as_far_as_it_can_be(run, project, train):
         assert run("show", name, cwd=project).code == 0
         assert run("list", "--local", cwd=project).code == 0
         assert run("diff", name, name, cwd=project).code == 0
+        assert run("show", name, "--html", cwd=project).code == 0
 
 
 def test_a_job_is_shown_and_compared_with_a_run(run, cloud, project, job, train):
@@ -264,6 +265,10 @@ def test_a_job_is_shown_and_compared_with_a_run(run, cloud, project, job, train)
     assert load_checked("show", view)["kind"] == "job"
     diff = run("diff", name, "digits-1", *cloud.options(), cwd=project).out
     assert re.search(r"\nmetrics.val_loss +0\.25 +0\.5\n", diff)
+    for names in (("digits-1",), (name, "digits-1")):
+        assert run("show", *names, "--html", *cloud.options(), cwd=project).code == 0
+    assert "<dd>chief 1 x n1-standard-4" in (project / "digits-1.html").read_text()
+    assert "<td>digits-1</td>" in (project / "runs.html").read_text()
     done = run("tensorboard", "digits-1", cwd=project)
     assert (done.code, "TensorBoard reads gs:// from Google only" in done.err) == (1, True)
 
@@ -289,3 +294,49 @@ def test_the_cost_of_a_job_that_has_ended_is_its_whole_cost():
     assert line in whole(view)
     ended = replace(view, ended="2026-11-21T12:00:00Z", cost={**view.cost, "amount": 1.5})
     assert "cost   about 1.50 USD at 0.2 USD an hour (list)" in whole(ended)
+
+
+def test_a_run_writes_its_page_and_show_writes_those_of_several(run, project, train):
+    first = train(0.5)
+    page = project / ".distlaunch/local" / first / "run.html"
+    assert f"<title>project · run {first}</title>" in page.read_text()
+    assert page.stat().st_mode & 0o777 == 0o600
+    (project / "program.py").write_text("raise SystemExit('no such thing')\n")
+    done = run("local", "--workers", "1", "--", sys.executable, "program.py", cwd=project)
+    second = re.search(r"page: \.distlaunch/local/([\d-]+)/run\.html\n$", done.err)[1]
+    view = load_checked("show", run("show", "--json", cwd=project).out)
+    assert view["failure"]["lines"] == ["no such thing"]
+    assert view["logs"]["chief"].endswith(f"{second}/task-logs/attempt-1/chief.log")
+    assert "no such thing" in run("show", cwd=project).out
+
+    page.unlink()
+    assert run("show", first, "--html", cwd=project).out == f"{page.as_uri()}\n"
+    assert page.is_file()
+    both = project / "both & more.html"
+    done = run("show", first, second, "--html", "--output", both.name, cwd=project)
+    assert done.out == f"{both.as_uri()}\n"
+    assert f'<a href=".distlaunch/local/{second}/run.html">{second}</a>' in both.read_text()
+    assert run("show", first, second, "--html", cwd=project).out.endswith("/project/runs.html\n")
+
+    for words, problem in (
+        ((first, second), "several are shown as a page: add --html"),
+        (("--output", "a.html"), "--output is the file of a page: add --html"),
+        (("--html", "--json"), "--html and --json: choose one"),
+    ):
+        done = run("show", *words, cwd=project)
+        assert (done.code, problem in done.err) == (2, True)
+    done = run("show", "--html", "--output", "no/a.html", cwd=project)
+    assert (done.code, "no/a.html: the page cannot be written (no such" in done.err) == (1, True)
+
+
+def test_a_page_that_cannot_be_written_is_a_warning_of_local(run, project, monkeypatch):
+    def fail(path, content, **how):
+        if path.suffix == ".html":
+            raise OSError(errno.ENOSPC, "")
+        write(path, content, **how)
+
+    write = files.atomic_write
+    monkeypatch.setattr("distlaunch.files.atomic_write", fail)
+    done = run("local", "--workers", "1", "--", "true", cwd=project)
+    assert done.code == 0
+    assert "run.html: the page cannot be written (no space left on device)\n" in done.err

@@ -107,6 +107,11 @@ def test_trials_here_and_the_best_command(tune, run, project, monkeypatch):
     assert "cannot train so" in (project / ".distlaunch/tune/digits/trial-3/output.log").read_text()
     assert "trial 3 (rate fast, size 1): INFEASIBLE after" in done.err
 
+    assert "page: .distlaunch/tune/digits/search.html\n" in done.err
+    page = (project / ".distlaunch/tune/digits/search.html").read_text()
+    assert "3 trials; the best is trial 2, with accuracy 1." in page
+    assert '<a href="trial-2/run.html">2</a>' in page
+
     # The command that is printed works: it starts a program with the best options.
     assert result["command"].startswith("distlaunch local -- ")
     command = result["command"].replace("distlaunch", f"{sys.executable} -m distlaunch", 1)
@@ -359,6 +364,8 @@ def test_a_tuning_job_and_its_trials(tune, run, project, monkeypatch):
         notify = 'echo "$DISTLAUNCH_JOB $DISTLAUNCH_STATE" > notified'
         listed = tune("--endpoint", cloud.url, "--attach", "--notify", notify)
         assert (project / "notified").read_text() == f"{result['job']} SUCCEEDED\n"
+        page = (project / ".distlaunch/jobs" / f"{result['job']}.html").read_text()
+        assert "<th>COST (ESTIMATE)</th>" in page
         assert listed.out.splitlines()[0].endswith("COST (ESTIMATE)")
 
         # What is printed trains once.

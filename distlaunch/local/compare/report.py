@@ -1,33 +1,26 @@
-"""The report of a comparison: a table, ``compare.json``, ``compare.html`` and ``compare.png``."""
+"""The report of a comparison: a table, ``compare.json`` and ``compare.html``."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from importlib.util import find_spec
-from io import BytesIO
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.files import atomic_write
-from distlaunch.summary import PARTS
-from distlaunch.text import Table, duration
+from distlaunch.summary import PARTS, Timing
+from distlaunch.text import Table, duration, plural
 from distlaunch.ui.chart import bars
+from distlaunch.ui.page import Bars, Page, render, step_bars
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from distlaunch.local.compare.figures import VariantFigures
     from distlaunch.local.compare.rounds import Comparison
     from distlaunch.local.compare.verdict import Verdict
 
-_COLOURS = {
-    "input": "#e69f00",
-    "compute": "#0072b2",
-    "exchange": "#d55e00",
-    "wait": "#cc79a7",
-    "other": "#bbbbbb",
-}
-_TEMPLATE = Path(__file__).with_name("report.html.j2")
+FILE_NAME = "compare.html"
 
 
 def rows(comparison: Comparison) -> list[list[str]]:
@@ -104,71 +97,45 @@ def _variant(figures: VariantFigures) -> dict[str, Any]:
     }
 
 
-def write_files(comparison: Comparison, verdict: Verdict) -> str:
-    """Write ``compare.json``, ``.html`` and ``.png``; return why there are no charts, if so.
-
-    OSError is raised if the folder cannot be written.
-    """
+def write_files(comparison: Comparison, verdict: Verdict, about: Mapping[str, str]) -> None:
+    """Write ``compare.json`` and the page; OSError is raised if the folder cannot be written."""
     folder, data = comparison.folder, to_json(comparison, verdict)
-    charts = _draw(data) if find_spec("matplotlib") else {"svg": b"", "png": b""}
     atomic_write(folder / "compare.json", json.dumps(data, indent=1) + "\n")
-    atomic_write(folder / "compare.html", _html(data, rows(comparison), charts["svg"].decode()))
-    if charts["png"]:
-        atomic_write(folder / "compare.png", charts["png"])
-        return ""
-    remedy = "run pip install 'matplotlib>=3.9,<4'"
-    return f"no charts in {folder / 'compare.html'}: matplotlib is not installed here; {remedy}"
+    atomic_write(folder / FILE_NAME, render(build_page(comparison, verdict.text, about, data)))
 
 
-def _html(data: dict[str, Any], table: list[list[str]], svg: str) -> str:
-    from jinja2 import Environment
-
-    template = Environment(autoescape=True).from_string(_TEMPLATE.read_text("utf-8"))
-    return template.render(data=data, rows=table, svg=svg[svg.find("<svg") :])
-
-
-def _draw(data: dict[str, Any]) -> dict[str, bytes]:
-    """Return a drawing of the speeds and of the parts of a step, as SVG and as PNG."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    measured = [each for each in data["variants"] if each["examples_per_second"]]
-    names = [each["name"] for each in measured]
-    figure = Figure(figsize=(10, 2.5 + 0.5 * len(names)), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
-    speeds = [each["examples_per_second"] for each in measured]
-    medians = [each["median"] for each in speeds]
-    errors = [
-        [each["median"] - each["min"] for each in speeds],
-        [each["max"] - each["median"] for each in speeds],
+def build_page(
+    comparison: Comparison, verdict: str, about: Mapping[str, str], data: Mapping[str, Any]
+) -> Page:
+    """Return the page; `about` is what it has of the command, `data` the JSON."""
+    measured = {each.variant.name: each for each in comparison.figures if each.runs}
+    failed = {
+        each.variant.name: f"{each.failure.text}; logs: {each.failure.log}"
+        for each in comparison.figures
+        if each.failure
+    }
+    speeds = [
+        (name, [each.speed], f"{each.speed:,.0f}", (each.slowest, each.fastest))
+        for name, each in measured.items()
     ]
-    drawn = left.barh(names, medians, xerr=errors, color=_COLOURS["compute"], capsize=3)
-    left.bar_label(drawn, [f"{median:,.0f}" for median in medians], padding=3)
-    left.set(title="Speed", xlabel="examples/s (median, minimum to maximum)")
-    ends = [0.0] * len(names)
-    for part, colour in _COLOURS.items():
-        values = [_step_parts(each)[part] for each in measured]
-        drawn = right.barh(names, values, left=ends, color=colour, label=part)
-        ends = [end + value for end, value in zip(ends, values, strict=True)]
-    right.bar_label(drawn, [f"{end:,.2f}" for end in ends], padding=3)
-    right.set(title="Where a step's time goes", xlabel="ms per step")
-    figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=5)
-    left.invert_yaxis()
-    for axes in (left, right):
-        axes.margins(x=0.2)
-    drawings = {}
-    # The same figures give the same SVG, whose texts stay texts.
-    with mpl.rc_context({"svg.hashsalt": "distlaunch", "svg.fonttype": "none"}):
-        for kind, metadata in (("svg", {"Date": None}), ("png", {})):
-            stream = BytesIO()
-            figure.savefig(stream, format=kind, dpi=120, metadata=metadata)
-            drawings[kind] = stream.getvalue()
-    return drawings
+    timings = {name: timing for name, each in measured.items() if (timing := _timing(each))}
+    cores, rounds = plural(comparison.cores, "core"), plural(comparison.rounds, "round")
+    how = f"{comparison.cores_per_worker} of {cores} per worker, {rounds}"
+    return Page(
+        "Does distribution pay?",
+        verdict,
+        {**about, "measured with": how},
+        {
+            "What failed": [failed],
+            "Speed": [Bars("Examples/s: the median, and lowest to highest", speeds)],
+            "Where the time of a step goes": step_bars("Milliseconds of a step", timings),
+            "Figures": [rows(comparison)],
+        },
+        data=data,
+    )
 
 
-def _step_parts(variant: dict[str, Any]) -> dict[str, float]:
-    """Return milliseconds of a step by part, and the rest as ``other``."""
-    timing = variant["timing"] or {}
-    parts = {name: 1e3 * timing.get(name, 0.0) for name in PARTS}
-    total = 1e3 * (variant["step_seconds"] or 0.0)
-    return parts | {"other": max(0.0, total - sum(parts.values()))}
+def _timing(figures: VariantFigures) -> Timing | None:
+    """Return the parts of a step, or its time alone where they were not measured."""
+    seconds = figures.step_seconds
+    return figures.timing or (Timing(seconds, 0.0, 0.0, 0.0, 0.0, {}) if seconds else None)
