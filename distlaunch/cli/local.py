@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from distlaunch.cli import completion, options
-from distlaunch.errors import EXIT_ERROR, UsageError
+from distlaunch.errors import EXIT_ERROR, STOPPED_CODES, UsageError
+from distlaunch.paths import LOGS
 from distlaunch.platforms import require_posix
+from distlaunch.text import next_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -149,7 +152,7 @@ def _run(console: Console, spec: RunSpec, job: Job | None, *, as_json: bool) -> 
     from distlaunch.checks.project.fit_calls import FIT_ALONE
     from distlaunch.events import Notice
     from distlaunch.local.host_resources import this_machine
-    from distlaunch.local.runner import Runner
+    from distlaunch.local.runner import Outcome, Runner
     from distlaunch.runs.record import end_record, start_record
     from distlaunch.ui.progress_view import JsonProgressView, ProgressView
 
@@ -166,14 +169,13 @@ def _run(console: Console, spec: RunSpec, job: Job | None, *, as_json: bool) -> 
         run = None
         with _record_errors(view):
             run = start_record(spec, job, machine)
-        code = EXIT_ERROR
+        outcome = Outcome(EXIT_ERROR)
         try:
             outcome = Runner(spec, view).run()
-            code = outcome.code
         finally:
             if run:
                 with _record_errors(view):
-                    end_record(run, folder, code)
+                    end_record(run, folder, outcome.code, outcome.failure)
         if outcome.code == 0:
             if alone and not outcome.has_cluster:
                 count = sum(task.is_training for task in spec.cluster.tasks())
@@ -184,7 +186,24 @@ def _run(console: Console, spec: RunSpec, job: Job | None, *, as_json: bool) -> 
             summary = folder.summary() if folder.summary_version() != before else None
             with suppress(BrokenPipeError):  # the job has succeeded, even if stdout is closed
                 view.summarise(summary, logs=str(folder.task_logs))
-        return _audit(outcome, view, as_json=as_json) if spec.options.audit else outcome.code
+        code = _audit(outcome, view, as_json=as_json) if spec.options.audit else outcome.code
+        if text := _next_steps(spec, code, run.command if run else ("distlaunch", "local")):
+            view.handle(Notice(text))
+        return code
+
+
+def _next_steps(spec: RunSpec, code: int, command: tuple[str, ...]) -> str:
+    """Return the line of what may be done with a run that has ended, empty for other programs."""
+    folder = spec.folder
+    if code in STOPPED_CODES and folder.has_checkpoints():
+        is_again = spec.options.resume is not None or spec.options.job_dir is not None
+        place = command.index("local") + 1
+        words = [*command[:place], *([] if is_again else ["--resume"]), *command[place:]]
+        return f"resume with: {shlex.join(words)}"
+    if code or not folder.summary():
+        return ""
+    can = {"tensorboard": (folder.path / LOGS).is_dir(), "submit": spec.program.kind != "command"}
+    return next_steps(["show", *filter(can.get, can)])
 
 
 @contextmanager

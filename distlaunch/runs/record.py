@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import __version__, files, timestamps
 from distlaunch.errors import STOPPED_CODES
+from distlaunch.failure_reasons import FailureReport  # noqa: TC001 - pydantic reads the types
 from distlaunch.local.run_folder import RUN_RECORD
 from distlaunch.redaction import redact, redact_words
 from distlaunch.source_version import commit_of, has_changes, hash_files
@@ -44,6 +45,7 @@ class RunRecord:
     state: str = RUNNING
     ended: str | None = None
     exit_code: int | None = None
+    failure: FailureReport | None = None
     command: tuple[str, ...] = ()  # of the launcher
     program: tuple[str, ...] = ()  # of each task
     cluster: Mapping[str, int] = field(default_factory=dict)  # tasks by type
@@ -79,11 +81,14 @@ def start_record(spec: RunSpec, job: Job | None, machine: str) -> RunRecord:
     return record
 
 
-def end_record(record: RunRecord, folder: RunFolder, exit_code: int) -> None:
+def end_record(
+    record: RunRecord, folder: RunFolder, exit_code: int, failure: FailureReport | None
+) -> None:
     """Write how a run ended; OSError is raised."""
     state = {0: SUCCEEDED, **dict.fromkeys(STOPPED_CODES, CANCELLED)}.get(exit_code, FAILED)
     ended = timestamps.format(time.time())
-    _write(folder, replace(record, state=state, ended=ended, exit_code=exit_code))
+    record = replace(record, state=state, ended=ended, exit_code=exit_code)
+    _write(folder, replace(record, failure=failure))
 
 
 def read_record(folder: RunFolder) -> RunRecord | None:

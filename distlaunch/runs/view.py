@@ -55,7 +55,7 @@ class RunView:
     command: str = ""
     image: str | None = None
     error: str | None = None
-    failure: FailureReport | None = None  # of a job
+    failure: FailureReport | None = None
     cost: Mapping[str, Any] | None = None  # of a job so far
     figures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of its tasks, the last
     timeline: tuple[tuple[str, str], ...] = ()  # states and when they began
@@ -100,6 +100,7 @@ def view_run(folder: RunFolder) -> RunView:
         job_dir=job_dir,  # the project may have been moved since
         command=" ".join(record.command),
         error=f"exit code {record.exit_code}" if record.exit_code else None,
+        failure=record.failure,
         timeline=(("RUNNING", record.started), *ends),
         configuration={
             "program": list(record.program),
@@ -176,14 +177,19 @@ def view_job_whole(job: JobStatus, engine: Engine, commit: str | None) -> RunVie
     return replace(with_figures(view, job, engine), failure=engine.find_failure(job))
 
 
-def with_figures(view: RunView, job: JobStatus, engine: Engine) -> RunView:
-    """Return the view of a job with its newest figures and its cost, as far as they are known."""
+def view_priced(job: JobStatus, engine: Engine) -> RunView:
+    """Return a job, as far as its engine reports it, and its cost if that is known."""
     from distlaunch.price import cost_so_far
 
+    return replace(view_status(job, engine), cost=cost_so_far(job, Path.cwd()))
+
+
+def with_figures(view: RunView, job: JobStatus, engine: Engine) -> RunView:
+    """Return the view of a job with its newest figures and its cost, as far as they are known."""
     figures = {}
     with suppress(EngineError):  # the log may not be readable
         figures = engine.read_figures(job) if job.started else {}
-    return replace(view, cost=cost_so_far(job, Path.cwd()), figures=figures)
+    return replace(view, cost=view_priced(job, engine).cost, figures=figures)
 
 
 def with_disk_use(view: RunView) -> RunView:
