@@ -70,14 +70,15 @@ def run_tensorboard(project: Path, names: list[str], environment: dict[str, str]
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     words = ("tensorboard", *names, "--port", str(port))
-    server = subprocess.Popen(
-        [sys.executable, "-m", "distlaunch", *words],
-        cwd=project,
-        env=os.environ | environment,
-        stdout=subprocess.DEVNULL,
-        stderr=(project / "errors").open("w"),
-        start_new_session=True,
-    )
+    with (project / "errors").open("w") as errors:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "distlaunch", *words],
+            cwd=project,
+            env=os.environ | environment,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            start_new_session=True,
+        )
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
