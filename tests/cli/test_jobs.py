@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 import time
-from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from distlaunch import timestamps
 from distlaunch.engines.vertex.jobs import state
 from distlaunch.submit.records import Records
 
@@ -73,8 +73,7 @@ def facts(text: str) -> dict[str, str]:
 def test_status_by_each_name_of_a_job(run, cloud):
     names = ("digits-1", number_of(cloud.first), cloud.first["name"])
     shown = [run("status", name, *cloud.options()).out for name in names]
-    (text,) = {re.sub(r" \(\d+ \w+ ago\)", "", text) for text in shown}
-    assert text != shown[0]
+    (text,) = {re.sub(r" \(\d+ \w+ ago\)", "", text) for text in shown} - {*shown}
     status = facts(text)
     assert [status[key] for key in ("job", "name", "state")] == ["digits-1", "digits", "SUCCEEDED"]
     assert status["waited"].endswith(" s")
@@ -244,8 +243,7 @@ def test_jobs_of_distlaunch_are_listed_the_newest_first(run, cloud):
     assert ids == [number_of(cloud.foreign), "digits-2"]
     jobs = json.loads(run("list", "--json", *cloud.options()).out)
     assert [job["id"] for job in jobs] == ["digits-2", "digits-1"]
-    assert jobs[0]["created"].startswith("20")
-    assert jobs[0]["cost"]["amount"] >= 0
+    assert (jobs[0]["created"][:2], jobs[0]["cost"]["amount"] >= 0) == ("20", True)
 
 
 def test_a_job_name_cannot_send_escapes_to_the_terminal(run, cloud):
@@ -292,12 +290,10 @@ def test_lines_as_json(run, cloud):
 
 @pytest.mark.parametrize("follow", [(), ("--follow",)])
 def test_lines_with_their_times(run, cloud, follow):
-    words = ("logs", "digits-1", "--task", "chief", "--timestamps", *follow)
-    lines = run(*words, *cloud.options()).out.splitlines()
-    parts = [re.fullmatch(r"chief \| (\S+ \S+\.\d{3}) (line \d)", line) for line in lines]
-    assert [part[2] for part in parts] == LINES
-    age = datetime.now() - datetime.fromisoformat(parts[0][1])  # noqa: DTZ005 - a local time
-    assert 0 <= age.total_seconds() < 600
+    words = ("--task", "chief", "--timestamps", *follow, *cloud.options())
+    lines = run("logs", "digits-1", *words).out.splitlines()
+    today = timestamps.local_time(cloud.first["createTime"])[:8]  # to the month
+    assert [re.sub(rf"chief \| {today}\d\d \S+\.\d{{3}} ", "", line) for line in lines] == LINES
 
 
 def test_a_part_of_the_log(run, cloud):
