@@ -66,10 +66,11 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class JobFailed:
-    """A job failed; `shows_lines` is whether the lines of its report are to be shown."""
+    """A job failed: its report, with the lines and the name of the task or without them."""
 
     report: FailureReport
     shows_lines: bool
+    names_task: bool = True
 
 
 @dataclass(frozen=True, slots=True)

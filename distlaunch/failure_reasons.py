@@ -46,24 +46,37 @@ class FailureReport:
     reason: str | None  # None if it is not known
     remedy: str | None
     lines: tuple[str, ...] = ()  # the task's last
+    log: str | None = None  # the file of its output, of a run on this machine
 
     @classmethod
-    def of(cls, task: str | None, cause: Cause | None, lines: Sequence[str]) -> FailureReport:
+    def of(
+        cls, task: str | None, cause: Cause | None, lines: Sequence[str], log: str | None = None
+    ) -> FailureReport:
         """Return the report of a task with a cause, if that is known."""
         kept = tuple(line for line in lines if line.strip())[-KEPT_LINES:]
-        return cls(task, cause and cause.reason, cause and cause.remedy, kept)
+        return cls(task, cause and cause.reason, cause and cause.remedy, kept, log)
 
-    def text(self, *, with_lines: bool) -> str:
-        """Return it as a block of lines, empty if nothing is known."""
-        failed = f"{self.task} failed first" if with_lines and self.task else ""
+    def text(self, *, with_lines: bool, with_task: bool = True) -> str:
+        """Return it as a block of lines, empty if nothing is known.
+
+        Without its lines, which were shown, a reason that is one of them is left out too.
+        """
+        is_shown = not with_lines and any(self.reason in line for line in self.lines if self.reason)
         quoted = [f"the last lines of {self.task}:", *self.lines]
         rows = [
-            failed,
-            f"reason: {self.reason}" if self.reason else "",
+            f"{self.task} failed first" if with_task and self.task else "",
+            f"reason: {self.reason}" if self.reason and not is_shown else "",
             f"next: {self.remedy}" if self.remedy else "",
             *(quoted if with_lines and self.lines else ()),
+            f"full log: {self.log}" if with_task and self.log else "",
         ]
         return "\n".join(filter(None, rows))
+
+
+# A line with which a program ends that fails.
+ERROR_LINE = re.compile(
+    r"^\S*\berror: |\b\w*(Error|Exception)\b(: |$)|stopped by a signal|lost its peers"
+)
 
 
 class _Known(NamedTuple):

@@ -34,6 +34,10 @@ IN_WORDS = {
 }
 """The parts as they are shown."""
 
+_WHOLE = 100.0  # milliseconds, from which no decimals are shown
+_BETTER_LOW = ("loss", "error", "entropy", "perplexity", "divergence", "mae", "mse")
+_BETTER_HIGH = ("acc", "auc", "precision", "recall", "f1", "iou", "score")
+
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -55,7 +59,7 @@ class Timing:
         """Return where the time went, such as ``2.5 ms: compute 80 %, exchange 20 %``."""
         shares = [(name, self.share(part)) for part, name in IN_WORDS.items()]
         shown = ", ".join(f"{label} {share:.0%}" for label, share in shares if share >= 1 / 200)
-        return f"{1e3 * self.total:.3g} ms: {shown}".replace("%", " %")
+        return f"{milliseconds(self.total)}: {shown}".replace("%", " %")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,32 @@ class Summary:
         logs = self.epochs[-1].logs if self.epochs else {}
         return {name: value for name, value in logs.items() if value is not None}
 
+    def best(self, metric: str) -> tuple[float, float] | None:
+        """Return the best value of a metric and its epoch, None where that is not known."""
+        is_low = is_better_low(metric)
+        logged = [
+            (value, epoch.number)
+            for epoch in self.epochs
+            if (value := epoch.logs.get(metric)) is not None and epoch.number is not None
+        ]
+        if is_low is None or not logged:
+            return None
+        return (min if is_low else max)(logged, key=lambda each: each[0])
+
+
+def is_better_low(metric: str) -> bool | None:
+    """Return whether a metric is the better the lower it is, by its name; None if unknown."""
+    for words, is_low in ((_BETTER_LOW, True), (_BETTER_HIGH, False)):
+        if any(word in metric.lower() for word in words):
+            return is_low
+    return None
+
+
+def milliseconds(seconds: float) -> str:
+    """Return a time such as ``2.51 ms`` or ``1,213 ms``."""
+    amount = 1e3 * seconds
+    return f"{amount:,.0f} ms" if amount >= _WHOLE else f"{amount:.3g} ms"
+
 
 def read(path: Path) -> dict[str, Any] | None:
     """Return the content of a file on this machine, None if it cannot be read."""
@@ -125,9 +155,11 @@ def read(path: Path) -> dict[str, Any] | None:
 
 
 def describe(content: Mapping[str, Any], *, with_epochs: bool = True) -> list[str | Table]:
-    """Return a few lines of facts and, unless they were shown before, a table of the epochs."""
+    """Return a few lines of facts and a table of the epochs, or if they were shown the last one."""
     summary = Summary.parse(content)
-    facts = facts_of(summary)
+    last = "  ".join(f"{name} {value:.4f}" for name, value in summary.metrics.items())
+    named = [*facts_of(summary), ("last epoch", "" if with_epochs else last)]
+    facts = [(name, text) for name, text in named if text]
     width = max((len(name) for name, _ in facts), default=0)
     parts: list[str | Table] = [f"{name.ljust(width)}  {text}" for name, text in facts]
     epochs = [epoch for epoch in summary.epochs if epoch.number is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _SHORT_DURATION = 10.0  # seconds
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")  # a colour sequence (SGR)
 
 
 def plural(count: int, noun: str) -> str:
@@ -20,6 +22,11 @@ def join_names(names: Iterable[object], conjunction: str = "and") -> str:
     """Return names as ``a, b and c``."""
     *others, last = map(str, names)
     return f"{', '.join(others)} {conjunction} {last}" if others else last
+
+
+def next_steps(commands: Iterable[str]) -> str:
+    """Return a line that names commands of distlaunch that may follow."""
+    return f"next: {' · '.join(f'distlaunch {command}' for command in commands)}"
 
 
 def duration(seconds: float) -> str:
@@ -35,9 +42,17 @@ def duration(seconds: float) -> str:
     return " ".join(filter(None, parts[:2]))
 
 
+def without_colours(text: str) -> str:
+    """Return text without colour sequences."""
+    return _COLOUR.sub("", text) if "\x1b" in text else text
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of text, the first of which may be heads; as text each column fits its longest cell."""
+    """Rows of text, the first of which may be heads; as text each column fits its longest cell.
+
+    Cells may have colour sequences, which count for nothing.
+    """
 
     rows: Sequence[Sequence[str]]
     flush_left: bool = False
@@ -47,6 +62,10 @@ class Table:
     """The columns whose cells a terminal may break into lines."""
 
     def __str__(self) -> str:
-        widths = [max(map(len, column)) for column in zip(*self.rows, strict=True)]
-        align = str.ljust if self.flush_left else str.rjust
-        return "\n".join("  ".join(map(align, row, widths)).rstrip() for row in self.rows)
+        columns = zip(*self.rows, strict=True)
+        widths = [max(len(without_colours(cell)) for cell in column) for column in columns]
+        return "\n".join("  ".join(map(self._aligned, row, widths)).rstrip() for row in self.rows)
+
+    def _aligned(self, cell: str, width: int) -> str:
+        space = " " * (width - len(without_colours(cell)))
+        return cell + space if self.flush_left else space + cell

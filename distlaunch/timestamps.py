@@ -6,6 +6,8 @@ import re
 import time
 from datetime import datetime, timedelta, timezone
 
+from distlaunch.text import duration
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _DURATION = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}  # seconds
@@ -56,6 +58,21 @@ def clock_time(timestamp: object) -> str:
     """Return a timestamp to the second, as ``2026-11-21 17:00:00 UTC``; empty for None."""
     seconds = len("2026-11-21T17:00:00")
     return f"{timestamp[:seconds].replace('T', ' ')} UTC" if isinstance(timestamp, str) else ""
+
+
+def local_time(timestamp: str) -> str:
+    """Return a timestamp in the time zone of this machine, as ``2026-11-21 18:00:00.123``."""
+    moment = datetime.fromtimestamp(parse_or(timestamp, 0.0)).astimezone()
+    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{moment.microsecond // 1000:03}"
+
+
+def ago(timestamp: object) -> str:
+    """Return how long ago a timestamp is in its largest unit, as ``2 h ago``; empty for None."""
+    seconds = seconds_between(timestamp, format(time.time()))
+    if seconds is None:
+        return ""
+    count, unit, *_ = duration(seconds).split()
+    return f"{float(count):.0f} {unit} ago"
 
 
 def seconds_between(start: object, end: object) -> float | None:

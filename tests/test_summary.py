@@ -50,6 +50,15 @@ def test_whole_summary():
     assert shown(few) == "tasks               chief\nexamples per epoch  8"
 
 
+def test_the_best_epoch_of_a_metric_by_its_name():
+    logs = [{"val_loss": 0.5, "lr": 0.1}, {"val_loss": 0.0, "accuracy": 0.9}, {"accuracy": 0.8}]
+    epochs = [{"epoch": number, "logs": each} for number, each in enumerate(logs, start=1)]
+    summary = Summary.parse({"epochs": epochs})
+    assert summary.best("val_loss") == (0.0, 2)
+    assert summary.best("accuracy") == (0.9, 2)
+    assert summary.best("lr") is summary.best("recall") is None
+
+
 def test_epochs_with_different_logs():
     """A metric with a number per class has no column."""
     epochs = [

@@ -1,4 +1,4 @@
-from distlaunch.text import duration
+from distlaunch.text import Table, duration
 
 SHOWN = {
     -1: "0.0 s",
@@ -17,3 +17,8 @@ SHOWN = {
 
 def test_duration():
     assert {seconds: duration(seconds) for seconds in SHOWN} == SHOWN
+
+
+def test_colours_in_cells_count_for_nothing():
+    table = Table([("STATE", "B"), ("\x1b[31mOK\x1b[0m", "1")], flush_left=True)
+    assert str(table) == "STATE  B\n\x1b[31mOK\x1b[0m     1"

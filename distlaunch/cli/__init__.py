@@ -17,7 +17,7 @@ import click
 from click.exceptions import Exit, NoArgsIsHelpError, NoSuchCommand
 
 from distlaunch import __version__, platforms
-from distlaunch.cli.settings import Settings
+from distlaunch.cli.settings import Declined, Settings
 from distlaunch.documentation import SITE
 from distlaunch.errors import (
     EXIT_ERROR,
@@ -155,8 +155,8 @@ def main_of_stdin() -> None:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
+    words = _globals_first(sys.argv[1:] if arguments is None else arguments)
     try:
-        words = _globals_first(sys.argv[1:] if arguments is None else arguments)
         code = distlaunch.main(words, prog_name="distlaunch", standalone_mode=False)
     except NoArgsIsHelpError as error:
         with suppress(OSError):  # stderr is closed
@@ -165,14 +165,17 @@ def _run(arguments: Sequence[str] | None) -> int:
     except click.UsageError as error:
         from distlaunch.cli import usage
 
-        command = error.ctx.command_path if error.ctx else "distlaunch"
+        named = [word for word in words if word in COMMANDS][:1]
+        command = error.ctx.command_path if error.ctx else " ".join(["distlaunch", *named])
         _print_error(f"{_normalise(usage.explain(error, COMMANDS))} (see '{command} --help')")
         return error.exit_code
     except click.ClickException as error:
         _print_error(_normalise(error.format_message()))
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        _print("distlaunch: interrupted")
+    except (click.Abort, KeyboardInterrupt) as end:
+        _print(
+            "distlaunch: " + ("nothing was done" if isinstance(end, Declined) else "interrupted")
+        )
         return EXIT_INTERRUPTED
     return code if isinstance(code, int) else 0
 

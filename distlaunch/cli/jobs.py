@@ -90,6 +90,9 @@ def _parse_regex(text: str) -> re.Pattern[str]:
     "is_following",
     help="Continue until the job has ended (default: no).",
 )
+@click.option(
+    "--timestamps", "shows_times", is_flag=True, help="Print each line's time, in local time."
+)
 @options.notify
 @options.as_json
 def logs(
@@ -102,6 +105,7 @@ def logs(
     pattern: re.Pattern[str] | None,
     severity: str | None,
     is_following: bool,
+    shows_times: bool,
     notify: str | None,
     as_json: bool,
 ) -> int:
@@ -121,13 +125,15 @@ def logs(
         raise UsageError("--notify needs --follow")
     engine, job = located.engine, located.job
     check_tasks(tasks, job.tasks)
-    selection = LogSelection(tasks, since, last, pattern, severity or "", is_per_entry=as_json)
+    entries = {"is_per_entry": as_json or shows_times, "needs_times": shows_times}
+    selection = LogSelection(tasks, since, last, pattern, severity or "", **entries)
     ending = Ending(job.id, cancels=False)
     log = settings.console().log
     with (
         notify_at_end(notify, ending, log),
         job_view(settings.console(), tasks or job.tasks, as_json=as_json) as view,
     ):
+        view.shows_times = shows_times
         if is_following:
             ending.code = follow_job(engine, job, view, FollowOptions(selection))
             return ending.code
@@ -171,10 +177,10 @@ def list_jobs(
         list_runs(settings, limit, as_json=as_json)
         return
     from distlaunch.runs import display
-    from distlaunch.runs.view import view_status
+    from distlaunch.runs.view import view_priced
 
     engine = locator.engine()
-    newest = [view_status(job, engine) for job in engine.newest(limit, all_jobs=all_jobs)]
+    newest = [view_priced(job, engine) for job in engine.newest(limit, all_jobs=all_jobs)]
     if as_json:
         show_json([job.as_json() for job in newest])
     elif newest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,9 @@ import click
 from distlaunch.cli import completion, options
 from distlaunch.cli.page import log_page
 from distlaunch.errors import EXIT_ERROR, STOPPED_CODES, UsageError
+from distlaunch.paths import LOGS
 from distlaunch.platforms import require_posix
+from distlaunch.text import next_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -150,7 +153,7 @@ def _run(console: Console, spec: RunSpec, job: Job | None, *, as_json: bool) -> 
     from distlaunch.checks.project.fit_calls import FIT_ALONE
     from distlaunch.events import Notice
     from distlaunch.local.host_resources import this_machine
-    from distlaunch.local.runner import Runner
+    from distlaunch.local.runner import Outcome, Runner
     from distlaunch.runs import page
     from distlaunch.runs.record import end_record, start_record
     from distlaunch.runs.view import view_run
@@ -169,14 +172,13 @@ def _run(console: Console, spec: RunSpec, job: Job | None, *, as_json: bool) -> 
         run = None
         with _record_errors(view):
             run = start_record(spec, job, machine)
-        code, outcome = EXIT_ERROR, None
+        outcome = Outcome(EXIT_ERROR)
         try:
             outcome = Runner(spec, view).run()
-            code = outcome.code
         finally:
             if run:
                 with _record_errors(view):
-                    end_record(run, folder, code, outcome.failure if outcome else None)
+                    end_record(run, folder, outcome.code, outcome.failure)
         if outcome.code == 0:
             if alone and not outcome.has_cluster:
                 count = sum(task.is_training for task in spec.cluster.tasks())
@@ -187,10 +189,27 @@ def _run(console: Console, spec: RunSpec, job: Job | None, *, as_json: bool) -> 
             summary = folder.summary() if folder.summary_version() != before else None
             with suppress(BrokenPipeError):  # the job has succeeded, even if stdout is closed
                 view.summarise(summary, logs=str(folder.task_logs))
-        if run and code not in STOPPED_CODES:
+        if run and outcome.code not in STOPPED_CODES:
             path = folder.path / page.FILE_NAME
             log_page(console, page.build([view_run(folder)], path), path, is_private=True)
-        return _audit(outcome, view, as_json=as_json) if spec.options.audit else outcome.code
+        code = _audit(outcome, view, as_json=as_json) if spec.options.audit else outcome.code
+        if text := _next_steps(spec, code, run.command if run else ("distlaunch", "local")):
+            view.handle(Notice(text))
+        return code
+
+
+def _next_steps(spec: RunSpec, code: int, command: tuple[str, ...]) -> str:
+    """Return the line of what may be done with a run that has ended, empty for other programs."""
+    folder = spec.folder
+    if code in STOPPED_CODES and folder.has_checkpoints():
+        is_again = spec.options.resume is not None or spec.options.job_dir is not None
+        place = command.index("local") + 1
+        words = [*command[:place], *([] if is_again else ["--resume"]), *command[place:]]
+        return f"resume with: {shlex.join(words)}"
+    if code or not folder.summary():
+        return ""
+    can = {"tensorboard": (folder.path / LOGS).is_dir(), "submit": spec.program.kind != "command"}
+    return next_steps(["show", *filter(can.get, can)])
 
 
 @contextmanager

@@ -112,8 +112,8 @@ def _start(
             remedy = f"pass another ID, or run 'distlaunch machines down {name}' first"
             raise DistlaunchError(f"{name} exists, with other machines", remedy=remedy)
         console.log(f"{name} exists, and has the machines of the job")
-    elif not is_confirmed and not confirm(f"start these machines as {name}?", "start them"):
-        raise click.Abort
+    elif not is_confirmed:
+        confirm(f"start these machines as {name}?", "start them")
     try:
         operation = {} if existing else resources.create(name, body)
         _wait(console, f"{name} is coming up", engine, lambda: resources.is_up(name, operation))
@@ -137,22 +137,25 @@ def list_machines(settings: Settings, locator: JobLocator, *, as_json: bool) -> 
     SO FAR is from when they came up to now, for the machines that are up now.
     """
     from distlaunch.text import Table
+    from distlaunch.timestamps import ago
+    from distlaunch.ui.states import coloured_state
 
     engine, resources = _connect(locator.engine())
     found = [_facts(each, engine.project, engine.region) for each in resources.all()]
     if as_json:
         show_json(found)
     elif found:
-        heads = ("ID", "STATE", "MACHINES", "IN USE", "AN HOUR", "SO FAR")
+        heads = ("ID", "STATE", "STARTED", "MACHINES", "IN USE", "AN HOUR", "SO FAR")
         rows = [
             (
-                *(each["id"], each["state"], each["machines"]),
+                *(each["id"], coloured_state(each["state"] or ""), ago(each["started"])),
+                each["machines"],
                 f"{each['in_use']} of {each['count']}",
                 *(_price(each, _HOUR), _price(each, each["seconds"])),
             )
             for each in found
         ]
-        draw(Table([heads, *rows], flush_left=True, folded=(2,)))
+        draw(Table([heads, *rows], flush_left=True, folded=(3,)))
     else:
         settings.console().log(f"no persistent resources in {engine.location}")
 

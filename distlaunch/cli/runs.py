@@ -142,8 +142,8 @@ def prune(
     runs = [view.with_disk_use(run) for run in old]
     if runs and not as_json:
         draw(display.listing(runs))
-    if runs and not is_confirmed and not confirm(f"remove {_size_of(runs)}?", "remove them"):
-        raise click.Abort
+    if runs and not is_confirmed:
+        confirm(f"remove {_size_of(runs)}?", "remove them")
     removed = [run for run in runs if remove_run(project, run)]
     for run in runs:
         if run not in removed:

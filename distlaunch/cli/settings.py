@@ -44,7 +44,7 @@ def draw(*parts: str | Table) -> None:
     from distlaunch.ui.console import fitted
 
     for part in parts:
-        show(fitted(part, 1))
+        _echo(fitted(part, 1))
 
 
 def show_json(value: object) -> None:
@@ -56,14 +56,23 @@ def show(line: str) -> None:
     """Print a result on stdout as it is; BrokenPipeError or OutputError is raised if that fails."""
     from distlaunch.ui.console import visible
 
+    _echo(visible(line))
+
+
+def _echo(line: str) -> None:
     try:
-        click.echo(visible(line))
+        click.echo(line)
     except OSError as error:
         raise output_error(error) from None
 
 
-def confirm(question: str, purpose: str) -> bool:
-    """Ask on the terminal; without one, UsageError names the option --yes and its purpose."""
+class Declined(click.Abort):
+    """A prompt was answered with no."""
+
+
+def confirm(question: str, purpose: str) -> None:
+    """Ask on the terminal; raise Declined at no, or without one UsageError that names --yes."""
     if not sys.stdin.isatty():
         raise UsageError(f"pass --yes to {purpose}: there is no terminal for a prompt")
-    return click.confirm(question, err=True)
+    if not click.confirm(question, err=True):
+        raise Declined

@@ -73,8 +73,8 @@ def _with_plan(make_plan: Callable[..., SetupPlan]) -> Callable[..., None]:
         if plan.steps and not is_plan_only:
             if plan.refusal:
                 raise plan.refusal
-            if not is_confirmed and not confirm("continue?", "confirm"):
-                raise click.Abort
+            if not is_confirmed:
+                confirm("continue?", "confirm")
             _carry_out(plan.steps, log)
         if as_json:
             place = {"project": job.project, "region": job.region}

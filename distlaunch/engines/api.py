@@ -138,6 +138,7 @@ class LogSelection:
     severity: str = ""  # the lowest, such as WARNING; all if empty
     hide_noise: bool = False  # leave out the lines that TensorFlow writes in every job
     is_per_entry: bool = False  # each entry is an event with its time and severity
+    needs_times: bool = False  # of lines
 
 
 class Follower(Protocol):

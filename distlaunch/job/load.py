@@ -83,11 +83,21 @@ def load_job(
 
 def load_job_file(path: Path, overrides: Sequence[Override] = ()) -> Job:
     """Read distlaunch.yaml; all its problems are one JobFileError."""
-    document = read_document(path, remedy="'distlaunch init' creates one")
+    remedy = job_file_above(path.parent) or "'distlaunch init' creates one"
+    document = read_document(path, remedy=remedy)
     override(document, overrides)
     job = _to_job(path, document)
     _check_reduction_server(job, path, document)
     return _with_source_folder(job, path.parent)
+
+
+def job_file_above(folder: Path) -> str:
+    """Return how to get to the job file of a parent folder, empty if none has one."""
+    for parent in folder.absolute().parents:
+        if (parent / FILE_NAME).is_file():
+            way = os.path.relpath(parent, folder)
+            return f"it is in {way}: run 'cd {way}' first"
+    return ""
 
 
 def _load_with_config(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from distlaunch.errors import DistlaunchError, UsageError
 from distlaunch.job.launch import job_dir_in, without_job_dir
-from distlaunch.job.load import FILE_NAME, load_job_file
+from distlaunch.job.load import FILE_NAME, job_file_above, load_job_file
 from distlaunch.job.model import Cluster, Machine, Pool
 from distlaunch.job.overrides import Override
 from distlaunch.job.tasks import Task
@@ -180,7 +180,7 @@ def plan_run(
     """
     in_words = job_dir_in(options.words)
     before_dashes = None if in_words else options.job_dir or options.resume or None
-    program = _parse_program(job, options.words, before_dashes)
+    program = _parse_program(project, job, options.words, before_dashes)
     cluster = local_cluster(job, options.workers)
     tasks = cluster.tasks()
     named = {str(fault): str(fault.task) for fault in options.faults}
@@ -217,7 +217,9 @@ def plan_run(
     )
 
 
-def _parse_program(job: Job | None, words: tuple[str, ...], job_dir: str | None) -> TaskProgram:
+def _parse_program(
+    project: Path, job: Job | None, words: tuple[str, ...], job_dir: str | None
+) -> TaskProgram:
     """Return what each task runs; `job_dir`, given before ``--``, replaces one in the job's args.
 
     DistlaunchError is raised if there is nothing to run, or the job file sets another backend of
@@ -226,10 +228,8 @@ def _parse_program(job: Job | None, words: tuple[str, ...], job_dir: str | None)
     if is_program(words):
         return TaskProgram("command", words)
     if job is None:
-        raise DistlaunchError(
-            "no distlaunch.yaml here: 'distlaunch init' makes a project, "
-            "or give --workers N and a program after --"
-        )
+        new = "'distlaunch init' makes a project, or give --workers N and a program after --"
+        raise DistlaunchError(f"no distlaunch.yaml here: {job_file_above(project) or new}")
     backend = job.env.get("KERAS_BACKEND", "tensorflow")
     if backend != "tensorflow":
         raise DistlaunchError(

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from distlaunch.ui.progress_view import ProgressView
 
 _NEW_PORTS = 3  # times that a group gets new ports, because another program took one
-_IN_SIGHT = 15  # lines after a task's last, with which it is still on the screen
 _PORT_TROUBLE = 2.0 * PEER_TIMEOUT  # seconds; what fails later does not fail for want of a port
 
 
@@ -49,7 +48,7 @@ class Outcome:
     code: int
     event_files: tuple[Mapping[str, Path], ...] = ()
     has_cluster: bool = True
-    failure: FailureReport | None = None
+    failure: FailureReport | None = None  # the last
 
 
 class Runner:
@@ -64,8 +63,8 @@ class Runner:
         self._restarts = 0
         self._new_ports_left = _NEW_PORTS
         self._has_cluster = False
-        self._folders: dict[Task, Path] = {}
         self._failure: FailureReport | None = None
+        self._folders: dict[Task, Path] = {}
 
     def run(self) -> Outcome:
         """Run the job and return how it ended.
@@ -96,8 +95,7 @@ class Runner:
                 training = [task for task in self._tasks if task.is_training]
                 event_files.append({str(task): folder.events(task) for task in training})
                 code = self._run_attempt(folder, signals)
-        failure = self._failure if code else None
-        return Outcome(code, tuple(event_files), self._has_cluster, failure)
+        return Outcome(code, tuple(event_files), self._has_cluster, self._failure if code else None)
 
     def _notify(self, text: str, level: Level = "info") -> None:
         self._view.handle(Notice(text, level))
@@ -219,15 +217,12 @@ class Runner:
         for cause in failure.likely:
             self._notify(f"likely cause: {cause}", "warning")
         output = attempt.outputs[failure.task]
-        last = output.last_lines().rstrip("\n")
+        last, name = output.last_lines().rstrip("\n"), str(failure.task)
         code = None if failure.task in attempt.killed else failure.ended.exit_code
-        report = FailureReport.of(
-            str(failure.task), explain(last, exit_code=code), last.split("\n")
-        )
+        reason = explain(last, exit_code=code)
+        report = FailureReport.of(name, reason, last.split("\n"), str(output.log))
         self._failure = report
-        self._view.handle(JobFailed(report, shows_lines=False))
-        is_shown = self._view.shows_lines and self._view.console.is_one_stream
-        is_above = is_shown and self._view.lines_after(str(failure.task)) < _IN_SIGHT
-        if last and not is_above:
+        self._view.handle(JobFailed(report, shows_lines=False, names_task=False))
+        if last and not self._view.is_in_sight(name):
             self._notify(f"the last lines of {failure.task}:\n{last}", "error")
         self._notify(f"full log: {output.log}", "error")

@@ -240,12 +240,12 @@ def cost_so_far(job: JobStatus, folder: Path) -> dict[str, Any] | None:
     }
 
 
-def describe_amount(cost: Mapping[str, Any]) -> str:
-    """Return the amount of a cost so far, such as ``about 1.24 USD``."""
+def describe_amount(cost: Mapping[str, Any], *, is_short: bool = False) -> str:
+    """Return the amount of a cost so far, such as ``about 1.24 USD``, or short ``1.24 USD``."""
     amount, unit = Decimal(str(cost["amount"])), cost["currency"]
     if amount < _CENT:
-        return f"less than {_CENT} {unit}"
-    return f"{'about ' if cost['is_estimate'] else ''}{amount:.2f} {unit}"
+        return f"{'<' if is_short else 'less than '}{_CENT} {unit}"
+    return f"{'about ' if cost['is_estimate'] and not is_short else ''}{amount:.2f} {unit}"
 
 
 def _pool_cost(pool: PoolRequest, kind: MachineType, prices: PriceBook) -> PoolCost:

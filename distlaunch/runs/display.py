@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.figures import Figures
-from distlaunch.summary import PARTS, describe
+from distlaunch.summary import PARTS, as_number, describe, is_better_low, milliseconds
 from distlaunch.text import Table, duration, plural
-from distlaunch.timestamps import clock_time
+from distlaunch.timestamps import ago, clock_time
 from distlaunch.ui import chart
+from distlaunch.ui.console import GREEN, RED, coloured
+from distlaunch.ui.states import coloured_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -20,9 +22,12 @@ if TYPE_CHECKING:
 _BAR_WIDTH = 30  # characters
 _MOST_METRICS = 3  # in a list
 _ABSENT = "-"
+_IS_BETTER_LOW = {"examples_per_second": False, "seconds": True, "timing": True}
+_HASHES, _SHOWN_OF_HASH = ("code.files", "code.requirements"), 12  # characters
 # What always differs between two runs, or follows from what else does.
 _NOT_COMPARED = (
     "id",
+    "folder",
     "started",
     "ended",
     "timeline",
@@ -45,7 +50,7 @@ def listing(runs: Sequence[RunView]) -> Table:
 
 def job_listing(jobs: Sequence[RunView]) -> Table:
     """Return a table of jobs, one per line."""
-    heads: tuple[str, ...] = ("JOB", "NAME", "STATE", "CREATED", "TOOK")
+    heads: tuple[str, ...] = ("JOB", "NAME", "STATE", "CREATED", "TOOK", "COST")
     name, took = heads.index("NAME"), heads.index("TOOK")
     rows = [heads, *map(_job_row, jobs)]
     capacities = [_capacity(job) for job in jobs]
@@ -59,10 +64,10 @@ def facts(view: RunView) -> list[tuple[str, str]]:
     named = [
         (view.kind, view.id),
         ("name", view.display_name or ""),
-        ("state", view.state + (f" ({view.error})" if view.error else "")),
+        ("state", coloured_state(view.state) + (f" ({view.error})" if view.error else "")),
         ("tasks", view.tasks),
         ("trials", ", ".join(f"{count} {state}" for state, count in view.trials.items())),
-        *((state.lower(), clock_time(time)) for state, time in view.timeline),
+        *((state.lower(), f"{clock_time(time)} ({ago(time)})") for state, time in view.timeline),
         ("waited", "" if view.waited is None else duration(view.waited)),
         ("took", "" if view.seconds is None else duration(view.seconds)),
         ("machines of", _capacity(view)),
@@ -91,16 +96,14 @@ def whole(view: RunView) -> list[str | Table]:
         parts += ["", text]
     if view.summary:
         parts += ["", *describe({k: v for k, v in view.summary.items() if k != "tasks"})]
-    for drawn in _charts(view.facts):
-        parts += ["", drawn]
-    return parts
+    return [*parts, *_charts(view.facts)]
 
 
 def status_line(view: RunView) -> str:
     """Return a job's state, time, trials and cost."""
     ran = "" if view.seconds is None else f"ran {duration(view.seconds)}"
     trials = ", ".join(f"{count} trials {state}" for state, count in view.trials.items())
-    parts = (f"{view.id} {view.state}", ran, trials, _cost(view), view.error)
+    parts = (f"{view.id} {coloured_state(view.state)}", ran, trials, _cost(view), view.error)
     return " · ".join(filter(None, parts))
 
 
@@ -116,9 +119,23 @@ def differences(one: RunView, other: RunView) -> list[tuple[str, Any, Any]]:
 
 
 def comparison(one: RunView, other: RunView) -> Table:
-    """Return a table of what differs between two."""
-    rows = [(name, *map(_text, values)) for name, *values in differences(one, other)]
-    return Table([("", one.id, other.id), *rows], flush_left=True, folded=(0, 1, 2))
+    """Return a table of what differs between two, with the change of numbers."""
+    rows = [_difference(*each) for each in differences(one, other)]
+    heads = ("", one.id, other.id, "change")
+    return Table([heads, *rows], flush_left=True, folded=(0, 1, 2))
+
+
+def _difference(name: str, one: Any, other: Any) -> tuple[str, str, str, str]:
+    """Return a row: a change is green or red if it is known to be for the better or worse."""
+    before, after, change = as_number(one), as_number(other), ""
+    if before and after is not None:
+        percent = 100 * (after - before) / abs(before)
+        change = f"{percent:+,.1f} %"
+        of_metric = is_better_low(name.partition("metrics.")[2])
+        is_low = _IS_BETTER_LOW.get(name.partition(".")[0], of_metric)
+        if is_low is not None:
+            change = coloured(change, GREEN if (percent < 0) is is_low else RED)
+    return name.removeprefix("configuration."), _text(name, one), _text(name, other), change
 
 
 def progress_bar(progress: DownloadProgress) -> str:
@@ -139,12 +156,15 @@ def size(count: int) -> str:
 
 
 def _job_row(view: RunView) -> tuple[str, ...]:
+    from distlaunch.price import describe_amount
+
     return (
         view.id,
         view.display_name or "",
-        view.state,
-        clock_time(view.created),
+        coloured_state(view.state),
+        ago(view.created),
         duration((view.waited or 0.0) + (view.seconds or 0.0)),
+        describe_amount(view.cost, is_short=True) if view.cost else _ABSENT,
     )
 
 
@@ -152,9 +172,9 @@ def _row(view: RunView) -> tuple[str, ...]:
     metrics = [f"{name} {value:.4f}" for name, value in view.facts.metrics.items()]
     return (
         view.id,
-        view.state,
+        coloured_state(view.state),
         view.tasks,
-        clock_time(view.started),
+        ago(view.started),
         duration(view.seconds) if view.seconds is not None else "",
         size(view.bytes or 0),
         " ".join(metrics[-_MOST_METRICS:]),
@@ -162,7 +182,7 @@ def _row(view: RunView) -> tuple[str, ...]:
 
 
 def _charts(summary: Summary) -> Iterator[str]:
-    """Yield a chart of each metric, beside its validation, over the epochs."""
+    """Yield a chart of each metric, beside its validation, over the epochs, and the best one."""
     series: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for epoch in summary.epochs:
         x = epoch.number
@@ -170,9 +190,13 @@ def _charts(summary: Summary) -> Iterator[str]:
             metric = name.removeprefix("val_")
             if x is not None and y is not None:
                 series.setdefault(metric, {}).setdefault(name, []).append((x, y))
-    for group in series.values():
-        if drawn := chart.lines(group):
-            yield drawn
+    for metric, group in series.items():
+        is_log = is_better_low(metric) is True
+        if drawn := chart.lines(group, x_name="epoch", is_log=is_log):
+            validated = f"val_{metric}" if f"val_{metric}" in group else metric
+            yield f"\n{drawn}"
+            if best := summary.best(validated):
+                yield f"best {validated} {best[0]:.4f}, epoch {best[1]:.0f}"
 
 
 def _comparable(view: RunView) -> Iterator[tuple[str, Any]]:
@@ -202,10 +226,15 @@ def leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def _text(value: object) -> str:
+def _text(name: str, value: object) -> str:
+    """Return a value that differs as text: times in ms, and of hashes the first characters."""
     if value is None:
         return _ABSENT
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        if name == "seconds":
+            return duration(value)
+        return milliseconds(value) if name.startswith("timing.") else f"{value:.5g}"
+    return str(value)[: _SHOWN_OF_HASH if name in _HASHES else None]
 
 
 def _capacity(view: RunView) -> str:

@@ -45,6 +45,7 @@ class RunRecord:
     state: str = RUNNING
     ended: str | None = None
     exit_code: int | None = None
+    failure: FailureReport | None = None
     command: tuple[str, ...] = ()  # of the launcher
     program: tuple[str, ...] = ()  # of each task
     cluster: Mapping[str, int] = field(default_factory=dict)  # tasks by type
@@ -56,7 +57,6 @@ class RunRecord:
     requirements: str = ""  # a hash of requirements.txt
     versions: Mapping[str, str] = field(default_factory=dict)
     machine: str = ""
-    failure: FailureReport | None = None
 
 
 def start_record(spec: RunSpec, job: Job | None, machine: str) -> RunRecord:
@@ -82,7 +82,7 @@ def start_record(spec: RunSpec, job: Job | None, machine: str) -> RunRecord:
 
 
 def end_record(
-    record: RunRecord, folder: RunFolder, exit_code: int, failure: FailureReport | None = None
+    record: RunRecord, folder: RunFolder, exit_code: int, failure: FailureReport | None
 ) -> None:
     """Write how a run ended; OSError is raised."""
     state = {0: SUCCEEDED, **dict.fromkeys(STOPPED_CODES, CANCELLED)}.get(exit_code, FAILED)

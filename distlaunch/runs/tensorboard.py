@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from distlaunch.errors import DistlaunchError, os_reason
 from distlaunch.paths import LOGS
 from distlaunch.python_command import python_command
 from distlaunch.resources import INSTALL_TENSORFLOW
+from distlaunch.tensorflow_noise import without_noise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,10 +41,16 @@ def run_tensorboard(folders: Mapping[str, str], port: int, show_message: ShowMes
     command = python_command("tensorboard.main", *words, function="run_main")
     for name, folder in folders.items():
         show_message(f"{name}: {folder}")
-    try:
-        return subprocess.run(command, check=False).returncode
-    except KeyboardInterrupt:
-        return 0
+    show_message("starting TensorBoard")
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as server:
+        try:
+            for line in server.stderr or ():  # TensorFlow writes most of them as it starts
+                sys.stderr.buffer.write(without_noise(line))
+                sys.stderr.flush()
+        except KeyboardInterrupt:
+            server.terminate()
+            return 0
+    return server.returncode
 
 
 def log_folder(view: RunView, endpoint: str | None = None) -> str:

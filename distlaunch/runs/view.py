@@ -179,14 +179,19 @@ def view_job_whole(job: JobStatus, engine: Engine, commit: str | None) -> RunVie
     return replace(with_figures(view, job, engine), failure=engine.find_failure(job))
 
 
-def with_figures(view: RunView, job: JobStatus, engine: Engine) -> RunView:
-    """Return the view of a job with its newest figures and its cost, as far as they are known."""
+def view_priced(job: JobStatus, engine: Engine) -> RunView:
+    """Return a job, as far as its engine reports it, and its cost if that is known."""
     from distlaunch.price import cost_so_far
 
+    return replace(view_status(job, engine), cost=cost_so_far(job, Path.cwd()))
+
+
+def with_figures(view: RunView, job: JobStatus, engine: Engine) -> RunView:
+    """Return the view of a job with its newest figures and its cost, as far as they are known."""
     figures = {}
     with suppress(EngineError):  # the log may not be readable
         figures = engine.read_figures(job) if job.started else {}
-    return replace(view, cost=cost_so_far(job, Path.cwd()), figures=figures)
+    return replace(view, cost=view_priced(job, engine).cost, figures=figures)
 
 
 def with_disk_use(view: RunView) -> RunView:

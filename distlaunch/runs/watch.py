@@ -66,7 +66,7 @@ class StatusWatch(ProgressView):
         elif self._as_json:
             self.console.result(json.dumps(view.as_json() | {"metrics": view.facts.metrics}))
         else:
-            self.console.result(display.status_line(view))
+            self.console.draw(display.status_line(view))
         self._before = _content(view)
 
 

@@ -12,6 +12,7 @@ from distlaunch.engines.api import JobState, LogSelection, read_summary
 from distlaunch.errors import EXIT_INTERRUPTED, EXIT_JOB_FAILED, EngineError
 from distlaunch.events import JobFailed, Notice
 from distlaunch.submit.launcher import job_goes_on
+from distlaunch.text import next_steps
 
 if TYPE_CHECKING:
     from distlaunch.engines.api import Engine, Follower, JobStatus
@@ -101,7 +102,8 @@ def show_failure(engine: Engine, job: JobStatus, view: ProgressView) -> None:
     """Show the first failure of a job that has failed."""
     report = engine.find_failure(job)
     if report:
-        view.handle(JobFailed(report, shows_lines=True))
+        is_shown = report.task is not None and view.is_in_sight(report.task)
+        view.handle(JobFailed(report, shows_lines=not is_shown))
 
 
 def _cost_so_far(follower: Follower) -> str:
@@ -121,14 +123,19 @@ def _wait_limit(launched: Launched, max_wait: float | None) -> float | None:
 
 def _show_end(engine: Engine, job: JobStatus, view: ProgressView) -> int:
     """Show how a job has ended, and return the exit code."""
+    commands = ["show"]
     if job.state is not JobState.SUCCEEDED:
+        commands = ["show", "resubmit"]
         show_failure(engine, job, view)
     elif job.job_dir and view.shows_result:
+        commands = ["fetch", "show"]
         summary = _read_summary(engine, job, view)
         if summary:
             view.summarise(summary)
         else:
             view.handle(Notice(f"done; the job's folder is {job.job_dir.rstrip('/')}"))
+    if view.shows_result:
+        view.handle(Notice(next_steps(f"{command} {job.id}" for command in commands)))
     return _exit_code(job)
 
 

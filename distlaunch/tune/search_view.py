@@ -149,7 +149,7 @@ class SearchView:
 class TuningJobView(ProgressView):
     """Shows a tuning job: its states, and its trials as a table, which is the result, too."""
 
-    shows_result = False
+    shows_lines = shows_result = False
 
     def __init__(self, console: Console, job: str, search: SearchView) -> None:
         super().__init__(console, ["chief"])

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _MARKS = "*o+x#@%&"
+_SEVERAL = "="  # a place with points of several series
 _LOG_SPAN = 100  # values that span more, and are positive, are shown on a logarithmic axis
 
 
@@ -24,12 +25,18 @@ def bars(rows: Sequence[tuple[str, float, str]], width: int = 40) -> str:
 
 
 def lines(
-    series: Mapping[str, Sequence[tuple[float, float]]], width: int = 60, height: int = 10
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    width: int = 60,
+    height: int = 10,
+    *,
+    x_name: str = "",
+    is_log: bool = False,
 ) -> str:
     """Return points of several series over common axes, each with a mark of its own.
 
     Points that are not finite are left out; there is no chart without two values of x. The axis of
-    y is logarithmic if values differ in size, such as a loss that falls from 100 to 0.1.
+    y is logarithmic if that is requested or values differ in size, such as a loss that falls from
+    100 to 0.1, and all are positive.
     """
     points = {
         name: [(x, y) for x, y in values if math.isfinite(x) and math.isfinite(y)]
@@ -40,7 +47,7 @@ def lines(
     if len(set(xs)) < 2:
         return ""
     low, high = min(ys), max(ys)
-    is_log = low > 0 and high / low > _LOG_SPAN
+    is_log = low > 0 and (is_log or high / low > _LOG_SPAN)
     top, bottom = (math.log(high), math.log(low)) if is_log else (high, low)
     grid = [[" "] * width for _ in range(height)]
     for mark, values in zip(_MARKS * len(points), points.values(), strict=False):
@@ -48,7 +55,7 @@ def lines(
             column = round((x - min(xs)) / (max(xs) - min(xs)) * (width - 1))
             above = top - (math.log(y) if is_log else y)
             row = round(above / (top - bottom or 1) * (height - 1))
-            grid[row][column] = mark
+            grid[row][column] = mark if grid[row][column] in (" ", mark) else _SEVERAL
     labels = [f"{high:.4g}", *[""] * (height - 2), f"{low:.4g}"]
     margin = max(map(len, labels))
     rows = [
@@ -56,10 +63,12 @@ def lines(
         for label, row in zip(labels, grid, strict=True)
     ]
     first, last = f"{min(xs):g}", f"{max(xs):g}"
-    marks = zip(_MARKS * len(points), points, strict=False)
+    marks = [f"{mark} {name}" for mark, name in zip(_MARKS * len(points), points, strict=False)]
+    marks += [f"{_SEVERAL} several"] if any(_SEVERAL in row for row in grid) else []
+    between = x_name.center(width - len(first) - len(last))
     below = [
         f" +{'-' * width}",
-        f"  {first}{last.rjust(width - len(first))}",
-        "  " + "  ".join(f"{mark} {name}" for mark, name in marks) + " (log)" * is_log,
+        f"  {first}{between}{last}",
+        "  " + "  ".join(marks) + " (log)" * is_log,
     ]
     return "\n".join([*rows, *(" " * margin + line for line in below)])

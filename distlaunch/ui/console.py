@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from distlaunch import platforms
 from distlaunch.errors import OutputError, output_error
+from distlaunch.text import without_colours
 
 if TYPE_CHECKING:
     from distlaunch.events import Level
     from distlaunch.text import Table
 
 LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error")
-TASK_COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
+TASK_COLOURS = (36, 35, 34, 32, 96, 95, 94, 92)  # not those of warnings and errors
 RED, GREEN, YELLOW, CYAN, DIM = 31, 32, 33, 36, 2
 
 # Control characters except tab and newline, and surrogates (undecodable bytes).
@@ -124,10 +125,6 @@ class Console:
         colour = TASK_COLOURS[number % len(TASK_COLOURS)]
         return paint(f"{visible(name)} |", colour, self._out) + " "
 
-    def coloured(self, text: str, colour: int) -> str:
-        """Return text as `log` shows it in a colour."""
-        return paint(text, colour, self._err)
-
     def painted(self, text: str, colour: int) -> str:
         """Return text as `result` shows it in a colour."""
         return paint(text, colour, self._out)
@@ -168,7 +165,7 @@ class Console:
         """Show lines that the next ones replace, as far as they fit; only a terminal gets them."""
         if self.has_progress and (text or self._progress):
             width, height = _size(self._err.descriptor)
-            lines = visible(text).split("\n")
+            lines = visible(without_colours(text)).split("\n")
             if len(lines) >= height:
                 lines = [*lines[: height - 2], lines[-1]]
             shown = "\n".join(_cut(line, width - 1) for line in lines)
@@ -208,25 +205,32 @@ class Console:
 
 def paint(text: str, colour: int, stream: OutputStream) -> str:
     """Return text in a colour where its reader is a terminal that shows it, or as it is."""
-    if not stream.is_terminal or os.environ.get("NO_COLOR") or not _is_capable():
-        return text
+    return coloured(text, colour) if _shows_colours(stream.descriptor) else text
+
+
+def coloured(text: str, colour: int) -> str:
+    """Return text in a colour, for `fitted`, which leaves it out where it is not shown."""
     return f"\x1b[{colour}m{text}{_RESET}"
+
+
+def _shows_colours(descriptor: int) -> bool:
+    return os.isatty(descriptor) and not os.environ.get("NO_COLOR") and _is_capable()
 
 
 def fitted(part: str | Table, descriptor: int) -> str:
     """Return text or a table within the width of a terminal; elsewhere lines are as long as needed.
 
-    Colours stay; other control characters are written out.
+    Colours stay where they are shown; other control characters are written out.
     """
     text = visible(str(part), keep_colours=True)
-    width = _width(descriptor)
-    if width is None or all(len(line) <= width for line in text.split("\n")):
-        return text
-    from distlaunch.ui import terminal_width  # it imports rich
+    plain, width = without_colours(text), _width(descriptor)
+    if width is not None and any(len(line) > width for line in plain.split("\n")):
+        from distlaunch.ui import terminal_width  # it imports rich
 
-    if isinstance(part, str):
-        return terminal_width.fit(text, width)
-    return visible(terminal_width.fit(part, width), keep_colours=True)
+        fit = terminal_width.fit(text if isinstance(part, str) else part, width)
+        text = visible(fit, keep_colours=True)
+        plain = without_colours(text)
+    return text if _shows_colours(descriptor) else plain
 
 
 def visible(text: str, *, keep_colours: bool = False) -> str:

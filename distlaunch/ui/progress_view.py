@@ -18,9 +18,13 @@ from distlaunch.events import (
     Waiting,
 )
 from distlaunch.figures import FIGURES, Figures
+from distlaunch.job.tasks import TASK_TYPES
 from distlaunch.summary import as_number, describe
 from distlaunch.text import duration
-from distlaunch.ui.console import CYAN, GREEN, RED, YELLOW
+from distlaunch.timestamps import local_time
+from distlaunch.ui.console import RED, YELLOW
+from distlaunch.ui.shown_errors import ShownErrors
+from distlaunch.ui.states import coloured_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,6 +37,9 @@ if TYPE_CHECKING:
 _LOOK = 0.2  # seconds that a frame of the spinner is shown
 _FRAMES = "|/-\\"  # of the spinner
 _CELLS = 12  # characters of the bar
+_TOTALS = ("epochs", "steps_per_epoch")  # of a plan, whose product is all steps
+_IN_SIGHT = 15  # lines after a task's last, with which it is still on the screen
+_SILENCE = 3.0  # seconds without a line of a running job, after which that is shown
 _NEW_FIGURES = 120.0  # seconds in which figures have the cost that the job has now
 _WAITING = {  # what is shown in a state in which a job writes no lines
     "QUEUED": "queued",
@@ -48,8 +55,6 @@ _LEVELS: dict[str, Level] = {
     "PARTIALLY_SUCCEEDED": "warning",
     "CANCELLED": "warning",
 }
-_COLOURS = {"error": RED, "warning": YELLOW}
-
 _SEVERITY_COLOURS = {"WARNING": YELLOW, **dict.fromkeys(("ERROR", "CRITICAL", "ALERT"), RED)}
 
 
@@ -58,13 +63,14 @@ class ProgressView:
 
     shows_lines = True  # of tasks
     shows_result = True  # the summary or the folder of a job that has succeeded
+    shows_times = False  # of lines
 
     def __init__(self, console: Console, tasks: Sequence[str]) -> None:
         self.console = console
         self.is_live = True  # whether the job is followed
         self.cost: Callable[[], str] = lambda: ""  # of the job so far, in words
         self._primary = tasks[0]
-        self._progress = Progress()
+        self._progress, self._progress_text = Progress(), ""
         self._figures, self._figures_text = Figures(), ""
         self._is_tuned = "/" in tasks[0]
         names = [name.rpartition("/")[2] for name in tasks]  # without a trial
@@ -73,6 +79,8 @@ class ProgressView:
         self._state = ""
         self._waiting = ""
         self._waiting_since = 0.0
+        self._line_at = 0.0  # when there was a line or a state
+        self._errors = ShownErrors()
         self._shown = 0  # lines of tasks
         self._shown_at: dict[str, int] = {}  # the number of each task's last line
         self._width = max(map(len, tasks))
@@ -83,11 +91,10 @@ class ProgressView:
     def handle(self, event: Event) -> None:
         """Show an event."""
         if isinstance(event, TaskLines):
-            if event.text:
-                self._shown += event.text.count("\n")
-                self._shown_at[event.task] = self._shown
-                self.console.lines(self._prefix(event.task), self._coloured(event))
-        elif isinstance(event, Waiting):
+            self._show_lines(event)
+            return
+        self._show_same()
+        if isinstance(event, Waiting):
             self._wait_for(event.text)
         elif isinstance(event, Notice):
             self.console.log(event.text, event.level)
@@ -106,9 +113,10 @@ class ProgressView:
     def submitted(self, facts: Mapping[str, str | None]) -> None:
         """Show that a job was submitted; the console has it already."""
 
-    def lines_after(self, task: str) -> int:
-        """Return how many lines of other tasks were shown after the last one of a task."""
-        return self._shown - self._shown_at.get(task, 0)
+    def is_in_sight(self, task: str) -> bool:
+        """Return whether the last line of a task is near the end of what stderr's reader sees."""
+        lines_after = self._shown - self._shown_at.get(task, -_IN_SIGHT)
+        return self.shows_lines and self.console.is_one_stream and lines_after < _IN_SIGHT
 
     def stream(self, events: Iterable[Event]) -> None:
         """Show events as they come."""
@@ -124,10 +132,18 @@ class ProgressView:
 
     def spin(self) -> None:
         """Turn the spinner, if one is shown."""
+        now = time.monotonic()
         if self._waiting:
-            seconds = time.monotonic() - self._waiting_since
-            frame = _FRAMES[int(seconds / _LOOK) % len(_FRAMES)]
-            self.console.progress(f"{frame} {self._waiting} · {seconds:.0f} s")
+            self._turn(f"{self._waiting} ·", now - self._waiting_since)
+        elif self._state == "RUNNING" and self.shows_lines and not self._progress_text:
+            if now - self._line_at >= _SILENCE:
+                self._turn("running · no line for", now - self._line_at)
+            else:
+                self.console.progress("")
+
+    def _turn(self, text: str, seconds: float) -> None:
+        frame = _FRAMES[int(seconds / _LOOK) % len(_FRAMES)]
+        self.console.progress(f"{frame} {text} {seconds:.0f} s")
 
     def summarise(self, summary: Mapping[str, object] | None = None, *, logs: str = "") -> None:
         """Show the program's ``summary.json``, or that in its last event, or where the logs are."""
@@ -143,16 +159,38 @@ class ProgressView:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Take the progress line away, unless this is an interruption."""
+        self._show_same()
         if kind is not KeyboardInterrupt:
             self._wait_for("")
 
-    def _coloured(self, lines: TaskLines) -> str:
-        """Return the text of lines in the colour of their severity."""
-        colour = _SEVERITY_COLOURS.get(lines.severity)
-        if colour is None:
-            return lines.text
-        texts = lines.text.removesuffix("\n").split("\n")
-        return "".join(f"{self.console.painted(text, colour)}\n" for text in texts)
+    def _show_lines(self, event: TaskLines) -> None:
+        """Show a task's lines; while a job is followed, those of an error of another task once."""
+        is_task = event.task.rpartition("/")[2].partition(":")[0] in TASK_TYPES
+        is_all = self.shows_times or not self.is_live or not is_task
+        text = event.text if is_all else self._errors.new_lines(event.task, event.text)
+        if text == event.text:
+            self._show_same()
+        if text:
+            self._shown += text.count("\n")
+            self.console.lines(self._prefix(event.task), self._painted(event, text))
+        if event.text:
+            self._line_at = time.monotonic()
+            self._shown_at[event.task] = self._shown
+
+    def _show_same(self) -> None:
+        """Show once which tasks have printed the error that was shown."""
+        if tasks := self._errors.take_same():
+            self.console.lines(self._prefix(tasks), "the same error\n")
+
+    def _painted(self, event: TaskLines, text: str) -> str:
+        """Return lines in the colour of their severity, behind their time if that is shown."""
+        colour = _SEVERITY_COLOURS.get(event.severity)
+        time = f"{local_time(event.time)} " if self.shows_times and event.time else ""
+        if colour is None and not time:
+            return text
+        lines = text.removesuffix("\n").split("\n")
+        shown = (self.console.painted(line, colour) if colour else line for line in lines)
+        return "".join(f"{time}{line}\n" for line in shown)
 
     def _prefix(self, task: str) -> str:
         """Return the prefix of a task's lines; an unknown task gets one, too."""
@@ -165,13 +203,12 @@ class ProgressView:
         """Log a state once, with how long the one before it took, and an error when it comes."""
         before, self._state = self._state, event.state
         level = _LEVELS.get(event.state, "info")
-        colour = GREEN if event.state == "SUCCEEDED" else _COLOURS.get(level, CYAN)
-        state = self.console.coloured(event.state, colour)
         took = "" if event.after is None else f" ({before} took {duration(event.after)})"
         if event.state != before:
-            self.console.log(f"state {state}{took}", level)
+            self.console.log(f"state {coloured_state(event.state)}{took}", level)
         if event.error:
             self.console.log(f"{event.state}: {event.error}", level)
+        self._line_at = time.monotonic()
         self._wait_for(_WAITING.get(event.state, ""))
 
     def _show_training(self, event: Mapping[str, object]) -> None:
@@ -181,8 +218,9 @@ class ProgressView:
         elif event["event"] == "step":
             self._waiting = ""
         progress = self._progress.update(event)
+        self._progress_text = " · ".join(filter(None, [progress, self._figures_text]))
         if not self._waiting:
-            self.console.progress(" · ".join(filter(None, [progress, self._figures_text])))
+            self.console.progress(self._progress_text)
         summary = event.get("summary")
         if isinstance(summary, dict):
             self._summary = summary
@@ -278,7 +316,8 @@ class Progress:
             self._first = None
         elif kind == "epoch":
             self._rate = numbers.get("examples_per_second", self._rate)
-        elif kind == FIGURES and not self._plan:  # in the cloud there are no other events
+        elif kind == FIGURES and "global_batch" not in self._plan:  # the cloud has no other events
+            self._plan = {name: numbers[name] for name in _TOTALS if name in numbers}
             self._rate = numbers.get("examples_per_second", self._rate)
             self._text = self._line(numbers, None) if "step" in numbers else ""
         elif kind == "step" and "step" in numbers:
@@ -286,7 +325,7 @@ class Progress:
         return self._text
 
     def _line(self, numbers: Mapping[str, float], loss: float | None) -> str:
-        step, total = numbers["step"], self._total("epochs", "steps_per_epoch")
+        step, total = numbers["step"], self._total(*_TOTALS)
         speed = self._steps_per_second(step, numbers.get("time"))
         parts: list[str] = []  # the first ones fit into any terminal
         if speed and 0 <= step < total:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from distlaunch.text import Table
+from distlaunch.text import Table, without_colours
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,7 +54,8 @@ def _breaks(line: str, hang: int, width: int) -> Iterator[int]:
 
 
 def _fit_table(table: Table, width: int) -> str:
-    widths = [max(map(cell_len, column)) for column in zip(*table.rows, strict=True)]
+    columns = zip(*table.rows, strict=True)
+    widths = [max(cell_len(without_colours(cell)) for cell in column) for column in columns]
     left_out: list[int] = []
     for column in table.optional:
         if sum(widths) + _GAP * (len(widths) - len(left_out) - 1) <= width:
@@ -71,7 +72,7 @@ def _fit_table(table: Table, width: int) -> str:
             overflow="fold" if folds else "ellipsis",
         )
     for row in table.rows:
-        grid.add_row(*(Text(row[column]) for column in kept))
+        grid.add_row(*(Text.from_ansi(row[column]) for column in kept))
     drawn = _drawn(width, [grid])
     if not left_out:
         return drawn

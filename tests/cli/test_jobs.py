@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from distlaunch import timestamps
 from distlaunch.engines.vertex.jobs import state
 from distlaunch.submit.records import Records
 
@@ -71,7 +72,8 @@ def facts(text: str) -> dict[str, str]:
 
 def test_status_by_each_name_of_a_job(run, cloud):
     names = ("digits-1", number_of(cloud.first), cloud.first["name"])
-    (text,) = {run("status", name, *cloud.options()).out for name in names}
+    shown = [run("status", name, *cloud.options()).out for name in names]
+    (text,) = {re.sub(r" \(\d+ \w+ ago\)", "", text) for text in shown} - {*shown}
     status = facts(text)
     assert [status[key] for key in ("job", "name", "state")] == ["digits-1", "digits", "SUCCEEDED"]
     assert status["waited"].endswith(" s")
@@ -229,17 +231,19 @@ def test_jobs_of_distlaunch_are_listed_the_newest_first(run, cloud):
     done = run("list", *cloud.options())
     head, *rows = done.out.splitlines()
     assert (done.code, done.err) == (0, "")
-    assert head.split() == ["JOB", "NAME", "STATE", "CREATED", "TOOK"]
+    assert head.split() == ["JOB", "NAME", "STATE", "CREATED", "TOOK", "COST"]
     assert [row.split()[:3] for row in rows] == [
         ["digits-2", "digits", "FAILED"],
         ["digits-1", "digits", "SUCCEEDED"],
     ]
     assert head.index("STATE") == rows[0].index("FAILED")
+    assert all(re.search(r"  \d+ (s|min) ago  .*  <0\.01 USD$", row) for row in rows)
     done = run("list", "--all", "--limit", "2", *cloud.options())
     ids = [row.split()[0] for row in done.out.splitlines()[1:]]
     assert ids == [number_of(cloud.foreign), "digits-2"]
     jobs = json.loads(run("list", "--json", *cloud.options()).out)
     assert [job["id"] for job in jobs] == ["digits-2", "digits-1"]
+    assert (jobs[0]["created"][:2], jobs[0]["cost"]["amount"] >= 0) == ("20", True)
 
 
 def test_a_job_name_cannot_send_escapes_to_the_terminal(run, cloud):
@@ -282,6 +286,14 @@ def test_lines_as_json(run, cloud):
     values = [[line[key] for key in ("event", "task", "severity", "text")] for line in lines]
     assert values == [["line", "chief", "INFO", text] for text in LINES]
     assert all(line["time"].endswith("Z") for line in lines)
+
+
+@pytest.mark.parametrize("follow", [(), ("--follow",)])
+def test_lines_with_their_times(run, cloud, follow):
+    words = ("--task", "chief", "--timestamps", *follow, *cloud.options())
+    lines = run("logs", "digits-1", *words).out.splitlines()
+    today = timestamps.local_time(cloud.first["createTime"])[:8]  # to the month
+    assert [re.sub(rf"chief \| {today}\d\d \S+\.\d{{3}} ", "", line) for line in lines] == LINES
 
 
 def test_a_part_of_the_log(run, cloud):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -73,6 +75,14 @@ def test_without_a_job_file_tasks_and_program_are_needed(local):
     done = local("-- true")
     message = "no distlaunch.yaml here: pass the number of tasks with --workers N"
     assert (done.returncode, done.stderr) == (2, f"distlaunch: error: {message}\n")
+
+
+def test_a_job_file_of_a_parent_folder_is_named(project, monkeypatch, capfd):
+    (project / "trainer/more").mkdir(parents=True)
+    monkeypatch.chdir(project / "trainer/more")
+    for words in (["local"], ["submit", "--dry-run"]):
+        assert main(words) == 1
+        assert "it is in ../..: run 'cd ../..' first\n" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -209,6 +219,7 @@ def test_a_job_and_its_resumption_show_the_summary_of_their_run(local, project):
     done = local("--workers 2 -- python summarise.py")
     summary = "tasks         chief + 1 worker\nglobal batch  64\nmodel         the model\n"
     assert (done.returncode, done.stdout) == (0, summary)
+    assert done.stderr.endswith("next: distlaunch show\n")
     (folder,) = jobs(project)
     done = local("--workers 1 --resume -- python report.py")
     assert printed_by(done, "chief")["env"]["AIP_MODEL_DIR"] == f"{folder}/model/"
@@ -216,6 +227,26 @@ def test_a_job_and_its_resumption_show_the_summary_of_their_run(local, project):
     assert f"done; the tasks' output is in {folder}/task-logs\n" in done.stderr
     assert jobs(project) == [folder]
     assert (folder / "task-logs/attempt-2/chief.log").is_file()
+
+
+def test_ctrl_c_names_the_command_that_resumes_the_run(project):
+    (project / "train.py").write_text(f"{SUMMARISE}import time\ntime.sleep(60)\n")
+    words = "local --workers 1 -- python train.py --epochs=3"
+    with subprocess.Popen(
+        [sys.executable, "-m", "distlaunch", *words.split()],
+        cwd=project,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as launcher:
+        until = time.monotonic() + 60
+        while not [*project.glob(".distlaunch/local/*/summary.json")]:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        launcher.send_signal(signal.SIGINT)
+        _, err = launcher.communicate()
+    assert launcher.returncode == 130
+    again = "distlaunch local --resume --workers 1 -- python train.py --epochs=3"
+    assert err.endswith(f"distlaunch: resume with: {again}\n")
 
 
 def test_two_runs_at_once_in_one_job_folder(local, project):

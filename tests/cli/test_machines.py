@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import time
 
 import pytest
@@ -89,7 +90,7 @@ def test_machines_are_started_listed_used_and_removed(run, cloud, at):
         time.sleep(0.05)
         job = cloud.jobs().get(job["name"])
     table = run("machines", "list", *at).out.splitlines()
-    assert table[1].split()[:2] == ["warm", "RUNNING"]
+    assert re.match(r"warm  RUNNING  \d+ s ago  3 x n1-standard-4  ", table[1])
     assert "3 of 3  0.60 USD  0.00 USD" in table[1]
     heads, row = run("list", *at).out.splitlines()
     assert heads.endswith("MACHINES OF")

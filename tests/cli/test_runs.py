@@ -39,9 +39,13 @@ def test_runs_are_listed_shown_compared_and_removed(run, project, train):
 
     shown = run("show", first, cwd=project).out
     assert f"run         {first}\nstate       SUCCEEDED\ntasks       chief\n" in shown
-    assert re.search(r"\n 0\.5 \|[*o].*\n", shown)
-    assert "* loss  o val_loss" in shown
-    assert "FAILED (exit code 3)" in run("show", cwd=project).out  # the newest
+    assert re.search(r"\n 0\.5 \|[*o=].*\n", shown)
+    assert "* loss  o val_loss  = several (log)\nbest val_loss 0.5000, epoch 1\n" in shown
+    failed = run("show", cwd=project).out  # the newest
+    log = project / ".distlaunch/local" / second / "task-logs/attempt-1/chief.log"
+    assert "FAILED (exit code 3)" in failed
+    assert "\nchief failed first\n" in failed
+    assert f"\nfull log: {log}\n" in failed
     view = load_checked("show", run("show", "--json", first, cwd=project).out)
     assert view["summary"]["steps"] == 2
     assert view["configuration"]["cluster"] == {"chief": 1}
@@ -53,8 +57,14 @@ def test_runs_are_listed_shown_compared_and_removed(run, project, train):
     assert values["code.files"][0] != values["code.files"][1]
     assert "code.requirements" not in values
     assert re.search(
-        r"\nmetrics.loss +0\.25 +0\.125\n", run("diff", first, second, cwd=project).out
+        r"\nmetrics.loss +0\.25 +0\.125 +-50.0 %\n", run("diff", first, second, cwd=project).out
     )
+    _, narrow = run_on_terminal(
+        "diff", first, second, cwd=project, columns=80, env={"NO_COLOR": ""}
+    )
+    assert "\x1b[32m-50.0 %\x1b[0m" in narrow
+    assert "folder" not in narrow
+    assert all(len(re.sub(r"\x1b\[\d*m", "", line)) <= 80 for line in narrow.splitlines())
     done = run("diff", first, first, cwd=project)
     assert (done.out, done.err) == ("", f"distlaunch: {first} and {first} do not differ\n")
 
@@ -84,12 +94,13 @@ def test_prune_prompts_on_a_terminal_and_show_has_its_chart_there(project, train
     name = train(0.5)
     code, text = run_on_terminal("show", cwd=project)
     assert code == 0
-    assert re.search(r"\r\n 0\.5 \|[*o].*\r\n", text)
-    assert run_on_terminal("list", "--local", cwd=project)[1].count(name) == 1
+    assert re.search(r"\r\n 0\.5 \|[*o=].*\r\n", text)
+    _, listed = run_on_terminal("list", "--local", cwd=project, env={"NO_COLOR": ""})
+    assert re.search(rf"\n{name}  \x1b\[32mSUCCEEDED\x1b\[0m  chief  \d+ \w+ ago  ", listed)
 
     code, text = run_on_terminal("prune", "--keep=0", cwd=project, answer="n\n")
     assert code == 130
-    assert text.index(name) < text.index("remove 1 run, ")
+    assert text.index(name) < text.index("remove 1 run, ") < text.index("nothing was done")
     assert (project / ".distlaunch/local" / name).exists()
     code, text = run_on_terminal("prune", "--keep=0", cwd=project, answer="y\n")
     assert code == 0
@@ -264,7 +275,7 @@ def test_a_job_is_shown_and_compared_with_a_run(run, cloud, project, job, train)
     view = run("show", "digits-1", "--json", *cloud.options(), cwd=project).out
     assert load_checked("show", view)["kind"] == "job"
     diff = run("diff", name, "digits-1", *cloud.options(), cwd=project).out
-    assert re.search(r"\nmetrics.val_loss +0\.25 +0\.5\n", diff)
+    assert re.search(r"\nmetrics.val_loss +0\.25 +0\.5 +\+100.0 %\n", diff)
     for names in (("digits-1",), (name, "digits-1")):
         assert run("show", *names, "--html", *cloud.options(), cwd=project).code == 0
     assert "<dd>chief 1 x n1-standard-4" in (project / "digits-1.html").read_text()

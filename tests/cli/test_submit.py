@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -171,6 +172,7 @@ def test_a_job_is_followed_to_its_end(project, submit):
         assert f"{line}\n" in done.out
     assert "state SUCCEEDED (RUNNING took" in done.err
     assert done.out.endswith("global batch  64\n")  # read from the bucket
+    assert re.search(r"next: distlaunch fetch (digits-\S+) · distlaunch show \1\n$", done.err)
 
     assert as_json.code == 0, as_json.err
     events = [json.loads(line) for line in as_json.out.splitlines()]
@@ -186,6 +188,7 @@ def test_a_job_is_followed_to_its_end(project, submit):
     assert failing.code == 3
     assert "state FAILED" in failing.err
     assert "non-zero status of 7" in failing.err
+    assert re.search(r"next: distlaunch show (digits-\S+) · distlaunch resubmit \1\n", failing.err)
     state, job, folder = (project / "received").read_text().split()
     assert (state, folder) == ("FAILED", f"gs://demo-bucket/digits/{job}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -38,6 +39,9 @@ def test_tensorboard_shows_two_runs_side_by_side(project, train, tmp_path):
                 query = f"tag=a&run={name}/train"
                 [point] = fetch_list(f"{url}/data/plugin/scalars/scalars?{query}", 1)
                 assert point[1:] == [1, number + 1.5]
+    shown = (project / "errors").read_text()
+    assert f"at {url.replace('127.0.0.1', 'localhost')}/" in shown
+    assert not re.search(r"oneDNN|cpu_feature_guard|absl::", shown)
 
 
 def test_a_port_of_another_server_is_reported_before_tensorboard_starts(run, project, train):
@@ -66,14 +70,15 @@ def run_tensorboard(project: Path, names: list[str], environment: dict[str, str]
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     words = ("tensorboard", *names, "--port", str(port))
-    server = subprocess.Popen(
-        [sys.executable, "-m", "distlaunch", *words],
-        cwd=project,
-        env=os.environ | environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    with (project / "errors").open("w") as errors:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "distlaunch", *words],
+            cwd=project,
+            env=os.environ | environment,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            start_new_session=True,
+        )
     try:
         yield f"http://127.0.0.1:{port}"
     finally:

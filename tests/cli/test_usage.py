@@ -52,6 +52,7 @@ def project(tmp_path):
         ("init --queit", "no such option '--queit' (see 'distlaunch init --help')"),
         ("local --workers two", "--workers: expected a whole number, 1 or more, got 'two' (see"),
         ("local --workers 0", "--workers: expected a whole number, 1 or more, got 0 (see"),
+        ("logs --tail", "option '--tail' requires an argument (see 'distlaunch logs --help')"),
         ("local --devices 65", "--devices: expected a whole number, 1 to 64, got 65 (see"),
         ("inti", "no such command 'inti'. Did you mean 'init'? (see 'distlaunch --help')"),
         ("init --forse", "'--forse'. Did you mean '--force'? (see 'distlaunch init --help')"),

@@ -17,6 +17,7 @@ import pytest
 from distlaunch.cli.settings import Settings
 from distlaunch.engines.vertex.job_resource import read_status
 from distlaunch.runs.watch import StatusWatch
+from distlaunch.text import without_colours
 from distlaunch.ui.console import Console
 
 from ..json_schemas import load_checked  # noqa: TID252 - tests are no package
@@ -94,7 +95,7 @@ def test_the_status_in_place_on_a_terminal(run, cloud, terminal):
     assert len(frames) > 1
     assert all(frame.count("state ") <= 1 for frame in frames)
     assert "RUNNING" in frames[-1]
-    assert "state      SUCCEEDED" in last
+    assert "state      SUCCEEDED" in without_colours(last)
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])

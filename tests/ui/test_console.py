@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import unicodedata
@@ -73,7 +74,7 @@ def test_terminal_gets_colour_and_a_progress_line():
     assert on_a_terminal(SHOW) == (
         "\x1b[36mchief    |\x1b[0m one\n\x1b[36mchief    |\x1b[0m two\n"
         f"{NAME} \x1b[33mwarning:\x1b[0m slow\n"
-        f"{CLEAR}step 1{CLEAR}\x1b[33mworker:0 |\x1b[0m three\nstep 1{CLEAR}{NAME} done\nstep 1"
+        f"{CLEAR}step 1{CLEAR}\x1b[35mworker:0 |\x1b[0m three\nstep 1{CLEAR}{NAME} done\nstep 1"
         f"{CLEAR}{NAME} done; the tasks' output is in logs\n"
     )
 
@@ -102,8 +103,7 @@ view.summarise({"restarts": 0, "epochs": [{"epoch": 1, "step": 2, "logs": {"loss
     assert any(piece.startswith("/ starting TensorFlow") for piece in shown)
     first_step = shown.index("[######------] step 1/2")
     assert "| building the first step · 0 s" in shown[:first_step]
-    assert shown[-1] == "restarts  0\n"
-    assert sum("0.5" in piece for piece in shown) == 1
+    assert shown[-1] == "restarts    0\nlast epoch  loss 0.5000\n"
 
 
 def test_states_have_a_colour_on_a_terminal():
@@ -113,6 +113,23 @@ def test_states_have_a_colour_on_a_terminal():
         f"{NAME} state \x1b[32mSUCCEEDED\x1b[0m (RUNNING took 1 min)\n"
         f"{CLEAR}| waiting for the last lines of the log · 0 s"
     )
+
+
+def test_a_running_job_without_lines_has_a_spinner_until_there_is_one():
+    shown = on_a_terminal("""
+import distlaunch.ui.progress_view as progress_view
+progress_view._SILENCE = 0.4
+view.handle(JobChanged("RUNNING"))
+view.wait(0.8)
+view.handle(TaskLines("chief", "one\\n"))
+view.wait(0.3)
+view.handle(Trained("chief", {"event": "figures", "step": 30, "epochs": 3, "steps_per_epoch": 20}))
+view.wait(0.8)
+""").split(CLEAR)
+    assert re.fullmatch(r"[|/\\-] running · no line for \d s", shown[1])
+    assert any("one\n" in piece for piece in shown)
+    assert shown[-1] == "[######------] step 30/60"
+    assert "" in shown[2:-1]  # between the line and the figures
 
 
 def test_lines_of_a_log_have_the_colour_of_their_severity_on_a_terminal():

@@ -27,6 +27,14 @@ def test_line_grows_with_what_is_known():
     )
 
 
+def test_figures_of_a_job_in_the_cloud_have_its_length():
+    progress, figures = Progress(), {"event": "figures", "epochs": 5, "steps_per_epoch": 10}
+    progress.update({**figures, "step": 10, "epoch": 1, "time": 100.0})
+    assert progress.update({**figures, "step": 25, "epoch": 3, "time": 160.0}) == (
+        "[######------] 1 min 40 s left · epoch 3/5 · step 25/50"
+    )
+
+
 def test_bar_is_never_longer_than_full():
     progress = Progress()
     assert progress.update(step(1, 1.0, loss=float("nan"))) == "epoch 1 · step 1 · loss nan"

@@ -72,6 +72,27 @@ def test_messages_from_a_level_on_go_to_stderr_with_quotations_indented(show, le
     assert (out, err) == ("chief     | always\n", f"{lines}    one\n      two\n")
 
 
+ERROR = "ValueError: it is bad\n"
+
+
+def test_the_same_error_of_several_tasks_is_shown_once(show):
+    trace = f'Traceback:\n  File "a.py", line 1\n{ERROR}'
+    events = [TaskLines(task, trace) for task in TASKS]
+    platform = TaskLines("vertex", ERROR)
+    out, _ = show(*events, platform, TaskLines("chief", "on\n"), TaskLines("worker:0", "on\n"))
+    assert out.splitlines() == [
+        *(f"chief     | {line}" for line in trace.splitlines()),
+        "2 tasks   | the same error",
+        "vertex    | ValueError: it is bad",
+        *("chief     | on", "worker:0  | on"),
+    ]
+    out, _ = show(TaskLines("chief", ERROR), TaskLines("worker:0", f"its own\n{ERROR}"), Notice(""))
+    assert out.splitlines()[1:] == ["worker:0  | its own", "worker:0  | the same error"]
+    again = [TaskLines("chief", ERROR)] * 2
+    assert show(*again)[0].count("it is bad") == 2
+    assert show(*events, kind=JsonProgressView)[0].count("it is bad") == 3
+
+
 def test_the_progress_line_of_a_tuning_job_has_the_figures_of_its_trials(monkeypatch):
     shown = []
     monkeypatch.setattr(Console, "has_progress", True)

@@ -276,6 +276,7 @@ def _matches(folder: LaunchFolder, name: str) -> bool:
 
 def _check(selection: LogSelection | None) -> None:
     """Raise UsageError for what a log on Slurm cannot be searched for: its lines have no times."""
-    if selection and (selection.since is not None or selection.severity):
-        option = "--severity" if selection.severity else "--since"
+    if selection and (selection.since is not None or selection.severity or selection.needs_times):
+        option = "--timestamps" if selection.needs_times else "--since"
+        option = "--severity" if selection.severity else option
         raise UsageError(f"{option}: lines on Slurm have no time and no severity; use --tail N")

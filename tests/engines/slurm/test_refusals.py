@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from types import SimpleNamespace
 
 import pytest
+
+from distlaunch.engines.api import LogSelection
+from distlaunch.engines.slurm.engine import SlurmEngine
+from distlaunch.errors import UsageError
 
 JOB_FILE = """\
 name: digits
@@ -99,3 +104,11 @@ def test_render_writes_the_batch_script_or_a_jobset(run, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "kubectl apply -f" in done.stdout
     assert "kind: JobSet" in (tmp_path / "jobset" / "jobset.yaml").read_text()
+
+
+def test_lines_of_a_log_have_no_times(tmp_path):
+    job = SimpleNamespace(name=str(tmp_path), tasks=("chief",))
+    given = {"since": {"since": 1.0}, "severity": {"severity": "ERROR"}}
+    for option, values in (given | {"timestamps": {"needs_times": True}}).items():
+        with pytest.raises(UsageError, match=f"--{option}: lines on Slurm have no time"):
+            list(SlurmEngine(tmp_path, tmp_path).read_log(job, LogSelection(**values)))

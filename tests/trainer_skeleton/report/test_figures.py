@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distlaunch_trainer.loop.stopping import stop_vote
-from distlaunch_trainer.report.figures import STOP_IF, Figures, IdleLimit, IdleWatch
+from distlaunch_trainer.report.figures import PLAN, STOP_IF, Figures, IdleLimit, IdleWatch
 from distlaunch_trainer.report.utilization import measure_gpus
 from distlaunch_trainer.task import messages, stop_signal
 
@@ -62,6 +62,7 @@ def test_in_the_cloud_figures_are_an_entry_of_the_log(capsys, monkeypatch):
     messages.figures(golden["figures"])
     assert json.loads(capsys.readouterr().out) == golden
     figures = Figures({"DISTLAUNCH_FIGURES_SECONDS": "0.06"})
+    figures.plan = {name: golden["figures"][name] for name in PLAN}
     with figures.training(lambda _: {"input": 0.25, "compute": 0.5, "exchange": 0.25}):
         time.sleep(0.1)
         assert not capsys.readouterr().out  # before the first step

@@ -26,6 +26,9 @@ _SECONDS = 60.0  # between two reports
 _SAMPLES = 6  # whose means a report has: nvidia-smi sees less than the last second
 _DIGITS = 4  # after the decimal point
 
+PLAN = ("epochs", "steps_per_epoch")
+"""The facts of a run that its figures have, for how much is left."""
+
 Shares = Callable[[float], dict[str, float]]
 """Returns the shares of input, compute and exchange in the steps since a time (1970)."""
 
@@ -75,6 +78,7 @@ class Figures:
         self.limit = stop_if and IdleLimit(float(stop_if["gpu_below"]), float(stop_if["for"]))
         self._idle = IdleWatch(self.limit) if self.limit else None
         self._utilization = Utilization()
+        self.plan: Mapping[str, int] = {}  # of `PLAN`, what is known
         self.gpus: dict[str, float] = {}  # the newest measurement of this task's
         self._shares: Shares | None = None
         self._progress: _Progress | None = None  # None before the first step
@@ -131,7 +135,7 @@ class Figures:
                 speed = (now.examples - before.examples) / seconds
                 parts = {"examples_per_second": speed, **parts}
             rounded = {name: round(value, _DIGITS) for name, value in (parts | use).items()}
-            figures = {"step": now.step, "epoch": now.epoch, **rounded}
+            figures = {"step": now.step, "epoch": now.epoch, **self.plan, **rounded}
             with suppress(OSError):  # a full disk; what trains reports it
                 append_event("figures", figures)
                 messages.figures(figures)

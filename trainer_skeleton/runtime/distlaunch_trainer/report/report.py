@@ -16,7 +16,7 @@ from distlaunch_trainer.task import messages
 from distlaunch_trainer.task.events import append_event
 from distlaunch_trainer.task.storage import join, read_whole, write_whole
 
-from .figures import Figures
+from .figures import PLAN, Figures
 from .hypertune import MetricFile
 from .tensorboard import Board
 from .utilization import Utilization
@@ -43,6 +43,8 @@ class Report:
     def event(self, name: str, **facts: Any) -> None:
         """Append an event; the line is written whole."""
         append_event(name, _plain(facts))
+        if name == "ready":  # a job in the cloud has no other report of its length
+            self.figures.plan = {key: facts[key] for key in PLAN if facts.get(key)}
 
     def steps(self, step: int, *, epoch: int, loss: float, examples: int) -> None:
         """Report that steps have ended, up to ``step``, with the examples of all tasks."""
