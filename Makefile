@@ -32,7 +32,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --no-config --default-index https://pyp
   --universal --python-version 3.10 --generate-hashes --no-annotate --custom-compile-command 'make lock' \
   --override requirements/overrides.in $(UPGRADE) pyproject.toml
 
-.PHONY: help demo test quick fuzz laws docs-test bench wheels lock release-check gpu-image check
+.PHONY: help demo test quick fuzz laws docs docs-test bench wheels lock release-check gpu-image check
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ laws: $(VENV)/.test ## Run the long tests of promises: one job per launch, model
 	@DISTLAUNCH_TEST_LAWS=1 DISTLAUNCH_TEST_TWO_DEVICES=1 $(PYTEST) --numprocesses=2 --timeout=1800 \
 	  tests/trainer_skeleton/runs/test_promises.py tests/trainer_skeleton/runs/test_zoo.py
 
+docs: $(VENV)/.docs ## Build the site in build/site; a link or anchor to nowhere is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
 docs-test: $(VENV)/.test ## Run the long sessions of the documents
 	@$(BIN)/python -m pytest --numprocesses=2 -m docs tests/test_documents.py tests/test_keras_tuner.py \
 	  tests/test_trackers.py
@@ -81,7 +84,7 @@ bench: $(VENV)/.test ## Run all benchmarks; fail where a ratio is beyond its lim
 	  echo "== $$script"; $(BIN)/python $$script || failed="$$failed $$script"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
-wheels: $(VENV)/.test ## Build the wheels of distlaunch and of the trainer alone, in dist/
+wheels: $(VENV)/.test docs ## Build the wheels of distlaunch, with the site, and of the trainer alone, in dist/
 	@for folder in . trainer_skeleton/runtime; do \
 	  $(BIN)/python -m build --no-isolation --wheel --outdir dist $$folder >/dev/null || exit; \
 	done; ls dist/*.whl
@@ -90,8 +93,9 @@ lock: $(VENV)/.lock ## Renew the versions that make installs, in requirements/ (
 	@$(COMPILE) requirements/test.in --extra local --extra dev -o requirements/test.txt
 	@$(COMPILE) requirements/demo.in --extra local -c requirements/test.txt -o requirements/demo.txt
 	@$(COMPILE) requirements/quick.in -c requirements/test.txt -o requirements/quick.txt
+	@$(COMPILE) requirements/docs.in --extra docs -c requirements/test.txt -o requirements/docs.txt
 
-release-check: $(VENV)/.test ## Build what is released, install it on Python 3.10 and 3.13, and use it (10 min)
+release-check: $(VENV)/.test docs ## Build what is released, install it on Python 3.10 and 3.13, and use it (10 min)
 	@$(BIN)/python tools/release_check.py
 
 gpu-image: $(VENV)/.test ## Build the GPU image with Docker and without, and verify it (10 GB, 20 min)
@@ -122,6 +126,11 @@ $(VENV)/.test: $(VENV)/.made pyproject.toml requirements/test.txt
 	@echo "installing distlaunch, TensorFlow and the test dependencies into $(VENV)"
 	@$(call INSTALL,test)
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.docs: $(VENV)/.made pyproject.toml requirements/docs.txt
+	@echo "installing distlaunch and what builds its site into $(VENV)"
+	@$(call INSTALL,docs)
+	@touch $@
 
 $(VENV)/.quick: $(VENV)/.made pyproject.toml requirements/quick.txt
 	@echo "installing distlaunch and the dependencies of the quick tests into $(VENV)"

@@ -31,10 +31,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-EXIT_ERROR = 1  # refused or failed, with a message
-EXIT_USAGE = 2
-EXIT_JOB_FAILED = 3  # the cloud job ended without success
-EXIT_INTERRUPTED = 130
+EXIT_ERROR, EXIT_USAGE, EXIT_JOB_FAILED, EXIT_INTERRUPTED = 1, 2, 3, 130
+EXIT_CODES = {
+    0: "success",
+    EXIT_ERROR: "refused or failed, with a message",
+    EXIT_USAGE: "usage error",
+    EXIT_JOB_FAILED: "the job in the cloud or on Slurm ended without success",
+    EXIT_INTERRUPTED: "interrupted by Ctrl-C; a submitted job keeps running",
+}
 STOPPED_CODES = (129, EXIT_INTERRUPTED, 143)  # of a local run after SIGHUP, SIGINT and SIGTERM
 
 SILENT = "TOKEN_SERVER_SILENT"  # the reason of a RetryableError

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import resources
+from distlaunch.documentation import SITE
 from distlaunch.errors import DistlaunchError, os_reason
 from distlaunch.files import atomic_write, refuse_symlinks
 from distlaunch.job.model import DEFAULT_BASE
@@ -88,7 +89,8 @@ def plan(folder: Path, starter: str) -> Scaffold:
         files = {path: data for path, data in files.items() if path.parts[0] not in _TRAINER}
     files |= _contents(own)
     about = files.pop(_ABOUT, b"").decode().strip()
-    facts = {"script": False, **facts, "name": name, "base": DEFAULT_BASE, "about": about}
+    own_facts = {"name": name, "base": DEFAULT_BASE, "about": about, "site": SITE}
+    facts = {"script": False, **facts, **own_facts}
     files = dict(_rendered(path, data, facts) for path, data in files.items())
     return Scaffold(name, files | {SCHEMA: schema_text().encode()})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,13 @@ SCHEMAS = Path(__file__).parents[1] / "docs" / "schemas"
 
 def load_checked(name: str, text: str) -> Any:
     """Return the JSON value of a text; fail if it does not fit ``docs/schemas/NAME.json``."""
+    value = json.loads(text)
+    _validator(name).validate(value)
+    return value
+
+
+@cache
+def _validator(name: str) -> Draft202012Validator:
     schema = json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
     Draft202012Validator.check_schema(schema)
-    value = json.loads(text)
-    Draft202012Validator(schema).validate(value)
-    return value
+    return Draft202012Validator(schema)

@@ -15,6 +15,7 @@ SHARED = {
         "",
         "background",
         "docker_client",
+        "documentation",
         "errors",
         "failure_reasons",
         "files",

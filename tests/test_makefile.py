@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-TARGETS = ("demo", "test", "quick")
+TARGETS = ("demo", "test", "quick", "docs")
 
 
 @pytest.fixture
@@ -136,6 +136,7 @@ def test_ci_runs_every_target_and_the_quick_tests_on_the_oldest_python(folder, c
     lines = ci(folder, checkout).splitlines()
     assert [line for line in lines if line.startswith("running")] == [
         "running check",
+        "running docs",
         "running test",
         "running demo",
         f"running {quick}",

@@ -83,9 +83,21 @@ def test_wheel_has_both_packages_skeleton_and_templates_only(built):
     packages = (SOURCES, TRAINER)
     modules = {str(p.relative_to(root.parent)) for root in packages for p in root.rglob("*.py")}
     data = {f"distlaunch/{name}" for name in data_files()}
-    lists = {"job/catalogue.json", "price/list_prices.json"}
+    lists = {"job/catalogue.json", "job/key_meanings.json", "price/list_prices.json"}
     others = {"py.typed", "local/compare/report.html.j2", *lists}
+    packed = {name for name in packed if not name.startswith("distlaunch/site/")}
     assert packed == modules | data | {f"distlaunch/{name}" for name in others}
+
+
+@pytest.mark.slow
+def test_wheel_has_the_site_if_it_is_built(built, checkout, bare, tmp_path):
+    is_built = (checkout / "build/site/topics.json").exists()  # CI runs `make docs` first
+    address = run(bare / "distlaunch", "docs", "--print", "index", cwd=tmp_path).stdout
+    assert address.startswith("file://" if is_built else "https://")
+    (wheel,) = built.glob("*.whl")
+    site = [name for name in zipfile.ZipFile(wheel).namelist() if "distlaunch/site/" in name]
+    assert ("distlaunch/site/search/search_index.js" in site) == is_built
+    assert not [name for name in site if name.endswith((".map", "search_index.json"))]
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from distlaunch.documentation import code_url
 from distlaunch.errors import Diagnostic
 
 Severity = Literal["error", "warning"]
@@ -14,7 +15,7 @@ Severity = Literal["error", "warning"]
 class Problem(Diagnostic):
     """One problem of a job; the fields are the keys of ``check --json``.
 
-    `code` stays the same from version to version; docs/do/check.md lists all. `severity`
+    `code` stays the same from version to version; docs/look-up/check-codes.md has all. `severity`
     is ``error`` where the job will fail. `where` is a key of the job file, a file and line
     (``trainer/data.py:12``), or a resource in the cloud.
     """
@@ -25,7 +26,7 @@ class Problem(Diagnostic):
     def as_json(self) -> dict[str, str]:
         """Return it as plain data."""
         names = ("code", "severity", "where", "what", "remedy")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in names} | {"url": code_url(self.code)}
 
 
 def error(code: str, where: str, what: str, remedy: str) -> Problem:

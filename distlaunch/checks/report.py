@@ -135,7 +135,8 @@ def format_report(report: Report, paint: Callable[[str, int], str]) -> list[str 
     if report.offers:
         parts += [format_options(report.offers), ""]
     if problems:
-        parts += [*problems, ""]
+        more = f"more about a problem: distlaunch docs {report.problems[0].code}"
+        return [*parts, *problems, "", verdict, more]
     return [*parts, verdict]
 
 

@@ -114,7 +114,7 @@ def _text(file: Path) -> str:
 
 
 @cache
-def _parser() -> ArgumentParser:
+def trainer_parser() -> ArgumentParser:
     """Return the package's parser from its file alone, which needs neither TensorFlow nor Keras."""
     parser: ArgumentParser = runpy.run_path(str(_OPTIONS))["parser"]()
     parser.exit_on_error = False
@@ -124,7 +124,7 @@ def _parser() -> ArgumentParser:
 @cache
 def option_names() -> frozenset[str]:
     """Return the trainer's options, such as ``--epochs``."""
-    actions = _parser()._actions  # noqa: SLF001 - argparse has no other list of them
+    actions = trainer_parser()._actions  # noqa: SLF001 - argparse has no other list of them
     return frozenset(name for action in actions for name in action.option_strings)
 
 
@@ -135,7 +135,7 @@ def parse_arguments(
 
     An option that is refused has its default value; `defaults` replace those of the parser.
     """
-    parser = _parser()
+    parser = trainer_parser()
     options = parser.parse_args([], Namespace(**defaults))
     groups = _by_option(words)
     return options, [each for group in groups for each in _parse(parser, group, options, where)]

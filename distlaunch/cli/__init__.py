@@ -18,6 +18,7 @@ from click.exceptions import Exit, NoArgsIsHelpError, NoSuchCommand
 
 from distlaunch import __version__, platforms
 from distlaunch.cli.settings import Settings
+from distlaunch.documentation import SITE
 from distlaunch.errors import (
     EXIT_ERROR,
     EXIT_INTERRUPTED,
@@ -57,6 +58,7 @@ COMMANDS = {
     "emulator": ("emulator:command", "Run a local Vertex AI job service."),
     "eject": ("init:eject", "Copy the trainer package into the project."),
     "tf-config": ("tf_config:command", "Print TF_CONFIG for your own machines."),
+    "docs": ("docs:command", "Open the documentation."),
 }
 
 
@@ -96,7 +98,11 @@ class LazyGroup(click.Group):
             return _report_error(error)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=f"\b\nDocumentation: {SITE}\nOffline:       distlaunch docs [TOPIC]",
+)
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
 @click.option(
     "--quiet",

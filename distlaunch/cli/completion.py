@@ -46,6 +46,14 @@ def runs_and_jobs(_context: click.Context) -> Iterable[str]:
 
 
 @_completion
+def documented_topics(_context: click.Context) -> Iterable[str]:
+    """Return the pages, check codes and commands of the documentation."""
+    from distlaunch.documentation import topics
+
+    return topics()
+
+
+@_completion
 def job_tasks(context: click.Context) -> Iterable[str]:
     """Return the tasks of the job of the command line."""
     from distlaunch.engines.vertex.log_query import task_names

@@ -6,6 +6,7 @@ Google's fields under ``vertex`` are not in it; they are validated when the file
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
@@ -19,6 +20,11 @@ def schema() -> dict[str, Any]:
     for section in schema["$defs"].values():
         del section["title"]
         section["description"] = section["description"].replace("``", "")
+    meanings = json.loads(Path(__file__).with_name("key_meanings.json").read_text("utf-8"))
+    for name, section in {**schema["$defs"], "JobSection": schema}.items():
+        own = meanings["Pool"] | meanings.get(name.removesuffix("Section"), {})
+        for key, value in section["properties"].items():
+            value["title"] = own[key] if key in own else meanings["Cluster"][key]
     return {"$schema": GenerateJsonSchema.schema_dialect} | schema | {"title": "distlaunch.yaml"}
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from .corpus.cases import BROKEN, GOOD, UNREADABLE, Case
@@ -17,6 +20,12 @@ SUBMITTED = (
 )
 
 
+FIRST = {case.code: name for name, case in reversed(BROKEN.items())}
+"""The case whose message the document of the codes has, by the code."""
+DOCUMENT = Path(__file__).parents[2] / "docs/look-up/check-codes.md"
+MESSAGES = dict(re.findall(r"### (.*)\n\n.*\n\n> `(.*)`", DOCUMENT.read_text(encoding="utf-8")))
+
+
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_job_has_its_problem_with_a_remedy(name, write, google, with_base, run):
     case = BROKEN[name]
@@ -29,6 +38,9 @@ def test_a_broken_job_has_its_problem_with_a_remedy(name, write, google, with_ba
     assert any(case.remedy in problem["remedy"] for problem in problems), problems
     assert all(case.where in problem["where"] for problem in problems), problems
     assert {problem["severity"] for problem in problems} == {case.severity}
+    if FIRST[case.code] == name:
+        message = re.escape(MESSAGES[case.code]).replace("…", ".*")  # what differs
+        assert any(re.fullmatch(message, problem["what"]) for problem in problems), problems
     is_ready = all(problem["severity"] == "warning" for problem in result.problems)
     assert (result.report["ready"], result.code) == (is_ready, 0 if is_ready else 1)
 

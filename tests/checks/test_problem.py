@@ -14,6 +14,7 @@ from distlaunch.checks.cloud.context import no_credentials, not_checked
 from distlaunch.checks.project import requirements
 from distlaunch.checks.project.image_runtime import ImageRuntime
 from distlaunch.checks.report import unreadable_as_json
+from distlaunch.documentation import SITE
 from distlaunch.errors import (
     ContextError,
     CreateRefused,
@@ -46,8 +47,9 @@ def test_those_of_a_job_file_of_requirements_and_of_an_image(diagnostics):
         *map(fields, diagnostics)
     ]
     assert [*json.loads(json.dumps(content[0]))] == [
-        *("code", "severity", "where", "what", "remedy")
+        *("code", "severity", "where", "what", "remedy", "url")
     ]
+    assert content[0]["url"] == f"{SITE}look-up/check-codes.html#job-file-invalid"
     [first, *_] = diagnostics
     runtime = ImageRuntime("python:3.12", (3, 12), is_plain=True)
     listed = requirements.ImageRequirements(runtime, refusal=first)

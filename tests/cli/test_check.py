@@ -68,12 +68,13 @@ def test_the_plan_is_one_screen_that_ends_with_the_verdict(offline):
 def test_an_error_has_location_remedy_and_code_and_is_exit_code_1(offline):
     done = offline("--set", TOO_MANY)
     assert done.code == 1
-    first, second, *warning = done.out.splitlines()[-6:-2]
+    first, second, *warning = done.out.splitlines()[-7:-3]
     assert first.startswith("error      --set cluster.workers.accelerator.count: ")
     assert first.endswith("n1-standard-8 takes 1, 2 or 4 NVIDIA_TESLA_T4, not 3")
     assert second.endswith("[accelerator-count]")
     assert warning[1].endswith("[accelerators-unequal]")
-    assert done.out.endswith("\n\nnot ready: 1 error, 1 warning\n")
+    more = "more about a problem: distlaunch docs accelerator-count"
+    assert done.out.endswith(f"\n\nnot ready: 1 error, 1 warning\n{more}\n")
     problem = problems(offline("--json", "--set", TOO_MANY))["accelerator-count"]
     assert (problem["severity"], bool(problem["remedy"])) == ("error", True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -78,7 +77,7 @@ class Project:
 
     def events(self, job: str, task: str, attempt: int = 1) -> list[dict]:
         path = self.folder / job / f"task-logs/attempt-{attempt}/{task}.events.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()]
+        return [load_checked("events", line) for line in path.read_text().splitlines()]
 
     def weights(self, job: str) -> np.ndarray:
         model = keras.models.load_model(self.folder / job / "model/model.keras")
