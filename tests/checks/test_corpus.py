@@ -19,9 +19,8 @@ SUBMITTED = (
     "billing is off",
 )
 
-
+# The cases whose messages the document of the codes has.
 FIRST = {case.code: name for name, case in reversed(BROKEN.items())}
-"""The case whose message the document of the codes has, by the code."""
 DOCUMENT = Path(__file__).parents[2] / "docs/look-up/check-codes.md"
 MESSAGES = dict(re.findall(r"### (.*)\n\n.*\n\n> `(.*)`", DOCUMENT.read_text(encoding="utf-8")))
 

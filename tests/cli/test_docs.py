@@ -12,40 +12,33 @@ TOPICS = {"index": "index.html", "no-project": "look-up/check-codes.html#no-proj
 
 
 @pytest.fixture
-def opened(monkeypatch) -> list[str]:
-    """The addresses that were opened in a browser."""
+def opened(monkeypatch, tmp_path) -> list[str]:
+    """The addresses that were opened in a browser; the site is as in a wheel."""
     addresses: list[str] = []
     monkeypatch.setattr("webbrowser.open", addresses.append)
+    monkeypatch.setattr(documentation, "_HERE", tmp_path)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/topics.json").write_text(json.dumps(TOPICS))
     return addresses
 
 
-@pytest.fixture
-def site(monkeypatch, tmp_path):
-    """The site as in a wheel."""
-    folder = tmp_path / "distlaunch" / "site"
-    folder.mkdir(parents=True)
-    (folder / "topics.json").write_text(json.dumps(TOPICS))
-    monkeypatch.setattr(documentation, "_HERE", folder.parent)
-    return folder
-
-
 @pytest.mark.parametrize(("words", "topic"), [((), "index"), (("no-project",), "no-project")])
-def test_a_page_is_opened_and_its_address_printed(run, site, opened, words, topic):
-    address = f"{site.as_uri()}/{TOPICS[topic]}"
+def test_a_page_is_opened_and_its_address_printed(run, tmp_path, opened, words, topic):
+    address = f"{tmp_path.as_uri()}/site/{TOPICS[topic]}"
     done = run("docs", *words)
     assert (done.code, done.out, opened) == (0, f"{address}\n", [address])
     assert (run("docs", "--print", *words).out, opened) == (done.out, [address])
 
 
-def test_an_unknown_topic_is_refused_with_a_close_one(run, site, opened):
+def test_an_unknown_topic_is_refused_with_a_close_one(run, opened):
     done = run("docs", "no-projct")
     assert (done.code, opened) == (2, [])
     assert done.err.endswith(": no page on 'no-projct'; did you mean 'no-project'?\n")
     assert run("docs", "x").err.endswith("expected a page, a check code or a command\n")
 
 
-def test_without_an_installed_site_the_pages_are_online(run, monkeypatch, tmp_path, opened):
-    monkeypatch.setattr(documentation, "_HERE", tmp_path / "distlaunch")
+def test_without_an_installed_site_the_pages_are_online(run, tmp_path, opened):
+    (tmp_path / "site/topics.json").unlink()
     assert run("docs").out == f"{documentation.SITE}\n"
     assert documentation.SITE in run("--help").out
     assert run("docs", "no project").out == f"{documentation.SITE}?q=no%20project\n"
