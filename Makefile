@@ -12,6 +12,9 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest --numprocesses=3 --dist=loadscope --no-loadscope-reorder
 # Python compiles what it imports; pip would compile all of TensorFlow, for half a minute.
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+# The versions of a file of requirements/, all of them, so that pip resolves nothing; then the checkout.
+INSTALL = $(PIP_INSTALL) --no-deps --require-hashes -r requirements/$(1).txt && \
+  $(PIP_INSTALL) --no-deps --no-build-isolation -e .
 CANDIDATES := python3.13 python3.12 python3.11 python3.10 python3 python
 IS_FIT := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
 
@@ -20,11 +23,16 @@ QUICK_TESTS := tests/job tests/engines/vertex tests/checks/test_machines.py \
   tests/checks/test_trainer.py \
   tests/checks/project/test_imports.py::test_a_file_that_python_cannot_parse \
   tests/checks/project/test_imports.py::test_imports_in_functions_and_branches_are_not_required
-QUICK_PACKAGES := google-api-python-client hypothesis jsonschema kubeflow-trainer-api pytest pytest-timeout pytest-xdist trustme
 
 ROUNDS := 3
 
-.PHONY: help demo test quick fuzz laws docs docs-test bench wheels gpu-image check
+# One version of each package for all platforms and Pythons that have it. Hashes are PyPI's.
+UPGRADE := --upgrade
+COMPILE := $(BIN)/uv pip compile --quiet --no-config --default-index https://pypi.org/simple \
+  --universal --python-version 3.10 --generate-hashes --no-annotate --custom-compile-command 'make lock' \
+  --override requirements/overrides.in $(UPGRADE) pyproject.toml
+
+.PHONY: help demo test quick fuzz laws docs docs-test bench wheels lock release-check gpu-image check
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
@@ -81,6 +89,15 @@ wheels: $(VENV)/.test docs ## Build the wheels of distlaunch, with the site, and
 	  $(BIN)/python -m build --no-isolation --wheel --outdir dist $$folder >/dev/null || exit; \
 	done; ls dist/*.whl
 
+lock: $(VENV)/.lock ## Renew the versions that make installs, in requirements/ (make lock UPGRADE= keeps what fits)
+	@$(COMPILE) requirements/test.in --extra local --extra dev -o requirements/test.txt
+	@$(COMPILE) requirements/demo.in --extra local -c requirements/test.txt -o requirements/demo.txt
+	@$(COMPILE) requirements/quick.in -c requirements/test.txt -o requirements/quick.txt
+	@$(COMPILE) requirements/docs.in --extra docs -c requirements/test.txt -o requirements/docs.txt
+
+release-check: $(VENV)/.test docs ## Build what is released, install it on Python 3.10 and 3.13, and use it (10 min)
+	@$(BIN)/python tools/release_check.py
+
 gpu-image: $(VENV)/.test ## Build the GPU image with Docker and without, and verify it (10 GB, 20 min)
 	@$(BIN)/python tools/gpu_image.py
 
@@ -100,23 +117,26 @@ $(VENV)/.made:
 	  "$(or $(PYTHON),$(CANDIDATES)) (use another: make PYTHON=/path/to/python3.12)" >&2; \
 	exit 1
 
-$(VENV)/.demo: $(VENV)/.made pyproject.toml
+$(VENV)/.demo: $(VENV)/.made pyproject.toml requirements/demo.txt
 	@echo "installing distlaunch and TensorFlow into $(VENV)"
-	@$(PIP_INSTALL) -e '.[local]'
+	@$(call INSTALL,demo)
 	@touch $@
 
-$(VENV)/.test: $(VENV)/.made pyproject.toml
+$(VENV)/.test: $(VENV)/.made pyproject.toml requirements/test.txt
 	@echo "installing distlaunch, TensorFlow and the test dependencies into $(VENV)"
-	@$(PIP_INSTALL) -e '.[local,dev]'
-	@$(PIP_INSTALL) --no-deps 'tf-keras>=2.21,<2.22'  # it would install TensorFlow a second time
+	@$(call INSTALL,test)
 	@touch $@ $(VENV)/.demo
 
-$(VENV)/.docs: $(VENV)/.made pyproject.toml
+$(VENV)/.docs: $(VENV)/.made pyproject.toml requirements/docs.txt
 	@echo "installing distlaunch and what builds its site into $(VENV)"
-	@$(PIP_INSTALL) -e '.[docs]'
+	@$(call INSTALL,docs)
 	@touch $@
 
-$(VENV)/.quick: $(VENV)/.made pyproject.toml
+$(VENV)/.quick: $(VENV)/.made pyproject.toml requirements/quick.txt
 	@echo "installing distlaunch and the dependencies of the quick tests into $(VENV)"
-	@$(PIP_INSTALL) -e . $(QUICK_PACKAGES)
+	@$(call INSTALL,quick)
+	@touch $@
+
+$(VENV)/.lock: $(VENV)/.made
+	@$(PIP_INSTALL) 'uv>=0.13,<0.14'
 	@touch $@

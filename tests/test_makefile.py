@@ -13,12 +13,16 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
+TARGETS = ("demo", "test", "quick", "docs")
+
 
 @pytest.fixture
 def folder(checkout, tmp_path) -> Path:
-    """An empty checkout: the Makefile and nothing else."""
+    """An empty checkout: the Makefile and empty files that it depends on."""
     shutil.copy(checkout / "Makefile", tmp_path)
-    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "requirements").mkdir()
+    for name in ("pyproject.toml", *(f"requirements/{each}.txt" for each in TARGETS)):
+        (tmp_path / name).touch()
     return tmp_path
 
 
@@ -31,7 +35,7 @@ def script(path: Path, line: str) -> None:
 def stamp(folder: Path) -> None:
     """Have the environment be filled."""
     (folder / ".venv").mkdir()
-    for name in (".made", ".demo", ".test"):
+    for name in (".made", *(f".{each}" for each in TARGETS)):
         (folder / ".venv" / name).touch()
 
 
@@ -87,13 +91,16 @@ def test_missing_python_is_reported_in_one_line(folder, line):
     assert not (folder / ".venv" / "bin" / "pip").exists()
 
 
-def test_dependencies_are_installed_again_when_pyproject_changes(folder):
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("changed", ["pyproject.toml", "requirements/{}.txt"])
+def test_locked_versions_are_installed_again_when_dependencies_change(folder, target, changed):
     stamp(folder)
-    assert "pip install" not in make(folder, "-n", "test").stdout
+    assert "pip install" not in make(folder, "-n", target).stdout
     newer = (folder / ".venv" / ".test").stat().st_mtime + 10
-    os.utime(folder / "pyproject.toml", (newer, newer))
-    commands = make(folder, "-n", "test").stdout
-    assert "-e '.[local,dev]'" in commands
+    os.utime(folder / changed.format(target), (newer, newer))
+    commands = make(folder, "-n", target).stdout
+    assert f"--no-deps --require-hashes -r requirements/{target}.txt &&" in commands
+    assert commands.count("pip install") == commands.count("--no-deps") == 2
     assert "-m venv" not in commands
 
 

@@ -17,6 +17,11 @@ import pytest
 import distlaunch
 from distlaunch import resources
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+import release_archives
+
+sys.path.pop(0)
+
 SOURCES = Path(distlaunch.__file__).parent
 TRAINER = resources.trainer_package()
 
@@ -104,6 +109,28 @@ def test_sdist_has_every_tracked_file(built, checkout):
     assert set(tracked.splitlines()) <= packed
     assert data_files() <= packed
     assert {"LICENSE", "Makefile", ".ci/run", "tests/test_package.py"} <= packed
+
+
+@pytest.mark.slow
+def test_release_check_accepts_the_archives_and_finds_mistakes(built):
+    for path in built.iterdir():
+        assert list(release_archives.archive_problems(path, distlaunch.__version__)) == []
+        problems = release_archives.archive_problems(path, "2")
+        assert list(problems) == [f"version {distlaunch.__version__}, not 2"]
+    wrong = built.parent / "a-1-py3-none-any.whl"
+    text = "Metadata-Version: 2.4\nName: a\nVersion: 1\nLicense-Expression: MIT\n\n[a](docs/a.md)"
+    with zipfile.ZipFile(wrong, "w") as archive:
+        archive.writestr("a-1.dist-info/METADATA", text)
+        archive.writestr("a/ATTRIBUTION.md", "Licence: CC BY 4.0")
+    problems = " ".join(release_archives.archive_problems(wrong, "1"))
+    parts = (
+        "readme: docs/a.md",
+        "no URL: Source",
+        "Python 3.13",
+        "licence files: {}",
+        ": a/ATTRIBUTION",
+    )
+    assert [part for part in parts if part not in problems] == []
 
 
 @pytest.mark.slow
@@ -196,3 +223,13 @@ def test_remedies_name_packages_as_the_extras_do(checkout):
     }
     assert {"optuna>=4,<6", "tensorflow>=2.21,<2.22"} <= named
     assert named <= known
+
+
+def test_lines_to_look_for_in_the_first_job_are_printed_by_the_sources(checkout):
+    page = (checkout / "docs/release.md").read_text().partition("## The first job")[2]
+    table = "".join(re.findall(r"^\|[^|]*\| ([^|]*)\|", page.partition("\n## ")[0], re.MULTILINE))
+    starts = re.findall("`((?:no GPU, |[a-z ])+:?)[^`]*`", table)  # up to the first value
+    assert len(starts) > 9
+    modules = [path for folder in (SOURCES, TRAINER) for path in folder.rglob("*.py")]
+    source = "".join(path.read_text() for path in modules)
+    assert [start for start in starts if f'"{start}' not in source] == []

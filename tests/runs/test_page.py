@@ -172,7 +172,7 @@ def test_several_runs_are_drawn_together_and_differ(tmp_path):
     names = [each.name for each in charts_of(built)["loss"].series]
     assert names == ["a training", "a validation", "failed training", "failed validation"]
     [differing] = built.sections["What differs"]
-    assert ("state", "SUCCEEDED", "FAILED") in differing
+    assert ("state", "SUCCEEDED", "FAILED", "") in differing
     assert built.sections["Runs"][1]["a"].startswith("Best epoch: 3 of 5, with loss")
 
 

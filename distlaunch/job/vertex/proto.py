@@ -248,8 +248,9 @@ def _form_of_list(message: Any, value: Any) -> str:
 
 
 def _is_repeated(kind: Any) -> bool:
-    label = getattr(kind, "label", None)  # of protobuf before 6.31
-    return bool(kind.is_repeated if hasattr(kind, "is_repeated") else label == kind.LABEL_REPEATED)
+    if hasattr(kind, "is_repeated"):
+        return bool(kind.is_repeated)
+    return bool(kind.label == kind.LABEL_REPEATED)  # of protobuf before 6.31; later ones warn
 
 
 def _parse_value(kind: Any, value: Any) -> Any:
