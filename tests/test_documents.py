@@ -3,11 +3,11 @@
 Commands are in fenced blocks. `console` blocks hold commands after a `$`; those of a document are
 one session in an empty folder. A `python` block between them that begins with the comment
 `# PATH.py` is written to that file. Its `distlaunch local` is a fork of a process that has imported
-TensorFlow; all else are processes of their own. A session of `console long` blocks runs in
-`make docs-test` only, one of `console slurm` blocks on a Slurm cluster. The losses and metrics of a
-`text` block after a console block are compared with what the commands print; those of a `text
-varies` block differ from run to run. Each command of an `sh` block has a check in `CHECKS` or is
-run at the emulator.
+TensorFlow; all else are processes of their own. `console long` blocks run in `make docs-test`
+only, where the session has both kinds; those of `console slurm` on a Slurm cluster. The losses and
+metrics of a `text` block after a console block are compared with what the commands print; those of
+a `text varies` block differ from run to run. Each command of an `sh` block has a check in `CHECKS`
+or is run at the emulator.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ def lines_in(text: str, kind: str) -> list[str]:
     return [line for other, lines in blocks(text) if other == kind for line in joined(lines)]
 
 
-def console_commands(text: str, kind: str = RUN) -> list[str]:
+def console_commands(text: str, *kinds: str) -> list[str]:
     """Return the commands of a session; files that are shown between them are written."""
     commands = []
     for other, lines in blocks(text):
         file = re.fullmatch(r"# (\S+\.py)", lines[0]) if other == "python" else None
-        if other == kind:
+        if other in kinds:
             commands += [line[2:] for line in joined(lines) if line.startswith("$ ")]
         elif file and commands:
             commands.append("\n".join([f"cat > {file[1]} <<'END'", *lines, "END"]))
@@ -158,11 +158,11 @@ def results(lines: Iterable[str]) -> dict[str, dict[str, float]]:
     return found
 
 
-def check_results(text: str, kind: str, printed: str) -> None:
+def check_results(text: str, printed: str, *kinds: str) -> None:
     """Compare the results in and after console blocks with those that the commands print."""
     actual, before = results(printed.splitlines()), ""
     for other, lines in blocks(text):
-        is_output = other == kind or (other == "text" and before == kind)
+        is_output = other in kinds or (other == "text" and before in kinds)
         documented = results(lines) if is_output else {}
         common = documented.keys() & actual.keys()
         assert bool(common) == bool(documented), (documented, printed)
@@ -281,25 +281,26 @@ def test_documented_results_are_compared():
         "```console\n$ a\nb: loss 1.50 accuracy 0.5\n```\nIt prints:\n```text\nc: val_loss 2\n```\n"
     )
     check_results(
-        text, RUN, "b: loss 1.51 accuracy 0.501 (9 examples/s)\nc: val_loss 2\nd: loss 9\n"
+        text, "b: loss 1.51 accuracy 0.501 (9 examples/s)\nc: val_loss 2\nd: loss 9\n", RUN
     )
     for printed in ("b: loss 1.7 accuracy 0.5\nc: val_loss 2\n", "b: loss 1.5 accuracy 0.5\n"):
         with pytest.raises(AssertionError):
-            check_results(text, RUN, printed)
+            check_results(text, printed, RUN)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_commands_of_a_document_run(document, run_session, tmp_path):
     text = document.read_text(encoding="utf-8")
-    check_results(text, RUN, run_session(console_commands(text), tmp_path))
+    check_results(text, run_session(console_commands(text, RUN), tmp_path), RUN)
 
 
 @pytest.mark.docs
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_long_sessions_of_a_document_run(document, run_session, tmp_path):
     text = document.read_text(encoding="utf-8")
-    check_results(text, LONG, run_session(console_commands(text, LONG), tmp_path))
+    kinds = (RUN, LONG) if lines_in(text, LONG) else ()
+    check_results(text, run_session(console_commands(text, *kinds), tmp_path), *kinds)
 
 
 @pytest.mark.slow
@@ -308,7 +309,7 @@ def test_commands_of_the_slurm_page_run(slurm, tmp_path):
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, **slurm.environment, "HOME": str(tmp_path), "PATH": path}
     printed = _run_session(environment, console_commands(text, ON_SLURM), tmp_path)
-    check_results(text, ON_SLURM, printed)
+    check_results(text, printed, ON_SLURM)
 
 
 @pytest.mark.slow
@@ -332,8 +333,8 @@ def test_commands_of_a_project_readme_run(run_session, tmp_path):
     """Those that README.md does not run."""
     scaffold.plan(tmp_path, "digits").write(tmp_path)
     readme = (tmp_path / "README.md").read_text(encoding="utf-8")
-    elsewhere = console_commands((ROOT / "README.md").read_text(encoding="utf-8"))
-    commands = [command for command in console_commands(readme) if command not in elsewhere]
+    elsewhere = console_commands((ROOT / "README.md").read_text(encoding="utf-8"), RUN)
+    commands = [command for command in console_commands(readme, RUN) if command not in elsewhere]
     assert commands == ["distlaunch local", "python -m pytest tests"]
     run_session(commands, tmp_path)
     [summary] = (tmp_path / ".distlaunch/local").glob("*/summary.json")  # of its 8 epochs
