@@ -129,7 +129,7 @@ def diff(settings: Settings, locator: JobLocator, *, one: str, other: str, as_js
 def prune(
     settings: Settings, *, keep: int, older_than: float | None, is_confirmed: bool, as_json: bool
 ) -> None:
-    """Remove old local runs, after saying which; runs that still run are kept."""
+    """List old local runs and remove them; runs that still run are kept."""
     from distlaunch.runs import display, view
     from distlaunch.runs.prune import remove_run, runs_to_remove
 

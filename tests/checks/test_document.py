@@ -72,7 +72,7 @@ def test_its_files_are_valid(document, tmp_path):
 
 
 def test_it_has_each_key_of_json(document, write, run):
-    _, _, table = document.partition("## `--json`")
+    _, _, table = document.partition("## Read the result from a program")
     rows = re.findall(r"^\| (`.*?`) \| (.*) \|$", table.partition("## ")[0], re.MULTILINE)
     keys = {key for names, _ in rows for key in re.findall(r"`(\w+)`", names)}
     report = run("check", "--offline", "--json", folder=write(Case())).report

@@ -62,7 +62,7 @@ def _options(context: click.Context, prefix: str) -> Iterator[str]:
     rows = []
     for param in context.command.get_params(context):
         record = param.get_help_record(context)
-        if record and "--help" not in param.opts:
+        if record and record[1] and "--help" not in param.opts:  # the usage has the arguments
             name = max(param.opts, key=len).lstrip("-")
             rows.append(f"| `{record[0]}`{{ #{prefix or '-'}-{name} }} | {escape(record[1])} |")
     if rows:

@@ -31,9 +31,13 @@ class Arrays(Examples):
 
     Parameters
     ----------
-    x, y, sample_weight
+    x
         What ``model.fit`` would take, or lists of numbers; the first dimension of each array counts
         the examples.
+    y
+        Likewise, the targets.
+    sample_weight
+        Likewise, the weight of each example.
     class_weight
         The weight of each class of ``y`` in the loss, 1 for those left out.
     """

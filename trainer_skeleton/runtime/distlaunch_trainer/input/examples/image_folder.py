@@ -50,9 +50,12 @@ class ImageFolder(Examples):
         As ``tf.image.resize`` takes it.
     crop_to_aspect_ratio
         Whether to crop images instead of distorting them.
-    validation_split, subset, seed
-        The share of the images, chosen by the seed, that ``validation`` has and ``training`` has
-        not.
+    validation_split
+        The share of the images that ``validation`` has and ``training`` has not.
+    subset
+        ``training`` or ``validation``.
+    seed
+        By which the images of ``validation`` are chosen.
     map
         From ``(image, label)``, as two arguments, to ``(x, y)`` or ``(x, y, sample_weight)``.
     class_weight
