@@ -59,6 +59,8 @@ def test_runs_are_listed_shown_compared_and_removed(run, project, train):
     assert re.search(
         r"\nmetrics.loss +0\.25 +0\.125 +-50.0 %\n", run("diff", first, second, cwd=project).out
     )
+    _, shown = run_on_terminal("show", first, cwd=project, columns=60)
+    assert re.search(r"\n +\+-+\r?\n {5,}1 +epoch +2\r?\n", shown)  # the axis is one line
     _, narrow = run_on_terminal(
         "diff", first, second, cwd=project, columns=80, env={"NO_COLOR": ""}
     )
