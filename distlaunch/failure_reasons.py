@@ -11,7 +11,7 @@ from distlaunch.refusals import LOGIN, find_remedy
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-KEPT_LINES = 10  # of the task that failed first
+KEPT_LINES = 20  # of the task that failed first
 _MAX_LINE = 400  # characters of a line that are quoted
 _CORRECT_ARGS = "correct args in distlaunch.yaml or after '--'; 'distlaunch check' verifies them"
 _FOOTER = "To find out more about why your job exited"  # Vertex AI's link to the log

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.summary import as_number
+from distlaunch.text import percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,12 +48,12 @@ class Figures:
             texts = (f"{trial} {speed:,.0f}".lstrip() for trial, speed in of_jobs.items())
             yield f"{', '.join(texts)} examples/s"
         means = {part: self._numbers(part).values() for part in _PARTS}
-        shares = [f"{part} {_percent(fmean(each))}" for part, each in means.items() if each]
+        shares = [f"{part} {percent(fmean(each))}" for part, each in means.items() if each]
         if shares:
             yield ", ".join(shares)
         use, memory = self._numbers("gpu"), self._numbers("gpu_memory_gib")
         if use:
-            yield f"GPU {_listed(use, memory, _percent)}"
+            yield f"GPU {_listed(use, memory, percent)}"
         elif cores := self._numbers("cpu_cores"):
             memory = self._numbers("memory_gib")
             yield f"CPU {_listed(cores, memory, lambda count: f'{count:.1f} cores')}"
@@ -77,7 +78,3 @@ def _listed(use: Mapping[str, float], memory: Mapping[str, float], text: Any) ->
         return f"of {len(use)} tasks {mean}, lowest {lowest} {text(use[lowest])}"
     sizes = {task: f" {memory[task]:.1f} GiB" if task in memory else "" for task in use}
     return ", ".join(f"{task} {text(use[task])}{sizes[task]}" for task in use)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"

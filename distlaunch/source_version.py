@@ -27,6 +27,11 @@ def has_changes(folder: Path) -> bool:
     return bool(_git(folder, "status", "--porcelain", "--untracked-files=no", "--", "."))
 
 
+def describe_commit(commit: str | None, has_changes: bool | None) -> str:
+    """Return a commit, and whether files differ from it; empty if it is unknown."""
+    return f"{commit} with changes" if commit and has_changes else commit or ""
+
+
 def hash_files(folder: Path, paths: Iterable[Path]) -> str:
     """Return a hash of the names and contents of a folder's files that can be read."""
     digest = hashlib.sha256()

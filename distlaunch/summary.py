@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping  # noqa: TC003 - of a dataclass
 from dataclasses import dataclass, field, fields
+from math import isfinite, nan
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import files
 from distlaunch.job.model import describe_tasks
 from distlaunch.job.tasks import TASK_TYPES
-from distlaunch.text import Table
+from distlaunch.text import Table, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 FILE_NAME = "summary.json"
@@ -58,18 +58,18 @@ class Timing:
     def __str__(self) -> str:
         """Return where the time went, such as ``2.5 ms: compute 80 %, exchange 20 %``."""
         shares = [(name, self.share(part)) for part, name in IN_WORDS.items()]
-        shown = ", ".join(f"{label} {share:.0%}" for label, share in shares if share >= 1 / 200)
-        return f"{milliseconds(self.total)}: {shown}".replace("%", " %")
+        shown = [f"{name} {percent(share)}" for name, share in shares if share >= 1 / 200]
+        return f"{milliseconds(self.total)}: {', '.join(shown)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
     """The record of an epoch, or of a part of one."""
 
-    number: float | None
+    number: float
     step: float | None
     examples_per_second: float | None
-    logs: Mapping[str, float | None]  # metrics of one number; those with one a class are left out
+    logs: Mapping[str, float]  # metrics of one number; those with one a class are left out
     timing: Timing | None
 
 
@@ -103,7 +103,7 @@ class Summary:
         names = [each.name for each in fields(cls) if each.type == "float | None"]
         return cls(
             tasks=tuple(map(str, _list(get("tasks")))),
-            epochs=tuple(_epoch(each) for each in _list(get("epochs")) if isinstance(each, dict)),
+            epochs=tuple(_epoch(*each) for each in enumerate(_list(get("epochs")), start=1)),
             timing=_timing(get("timing")),
             task_timings={name: each for name, content in tasks if (each := _timing(content))},
             data=_section(get("data")),
@@ -116,20 +116,25 @@ class Summary:
     @property
     def metrics(self) -> dict[str, float]:
         """The numbers of the last epoch's logs."""
-        logs = self.epochs[-1].logs if self.epochs else {}
-        return {name: value for name, value in logs.items() if value is not None}
+        return dict(self.epochs[-1].logs) if self.epochs else {}
 
-    def best(self, metric: str) -> tuple[float, float] | None:
-        """Return the best value of a metric and its epoch, None where that is not known."""
+    @property
+    def curves(self) -> dict[str, dict[str, dict[float, float]]]:
+        """The values by epoch of each metric and its validation, by their names."""
+        curves: dict[str, dict[str, dict[float, float]]] = {}
+        for epoch in self.epochs:
+            for name, value in epoch.logs.items():
+                of_metric = curves.setdefault(name.removeprefix(VALIDATION), {})
+                of_metric.setdefault(name, {})[epoch.number] = value
+        return curves
+
+    def best(self, metric: str) -> Epoch | None:
+        """Return the epoch with the best value of a metric, None where that is not known."""
         is_low = is_better_low(metric)
-        logged = [
-            (value, epoch.number)
-            for epoch in self.epochs
-            if (value := epoch.logs.get(metric)) is not None and epoch.number is not None
-        ]
-        if is_low is None or not logged:
+        known = [epoch for epoch in self.epochs if isfinite(epoch.logs.get(metric, nan))]
+        if is_low is None or not known:
             return None
-        return (min if is_low else max)(logged, key=lambda each: each[0])
+        return (min if is_low else max)(known, key=lambda epoch: epoch.logs[metric])
 
 
 def is_better_low(metric: str) -> bool | None:
@@ -160,11 +165,9 @@ def describe(content: Mapping[str, Any], *, with_epochs: bool = True) -> list[st
     last = "  ".join(f"{name} {value:.4f}" for name, value in summary.metrics.items())
     named = [*facts_of(summary), ("last epoch", "" if with_epochs else last)]
     facts = [(name, text) for name, text in named if text]
-    width = max((len(name) for name, _ in facts), default=0)
-    parts: list[str | Table] = [f"{name.ljust(width)}  {text}" for name, text in facts]
-    epochs = [epoch for epoch in summary.epochs if epoch.number is not None]
-    if epochs and with_epochs:
-        parts.append(epoch_table(epochs))
+    parts: list[str | Table] = [str(Table(facts, flush_left=True))] if facts else []
+    if summary.epochs and with_epochs:
+        parts.append(epoch_table(summary))
     return parts
 
 
@@ -187,12 +190,9 @@ def facts_of(summary: Summary) -> list[tuple[str, str]]:
     return [(name, text) for name, text in named if text]
 
 
-def epoch_table(epochs: Sequence[Epoch]) -> Table:
+def epoch_table(summary: Summary) -> Table:
     """Return a row for each epoch: its loss and metrics, each beside its validation."""
-    names = list(dict.fromkeys(name for epoch in epochs for name in epoch.logs))
-    # A metric is beside its validation, at the place of the first of both.
-    metrics = list(dict.fromkeys(name.removeprefix(VALIDATION) for name in names))
-    columns = sorted(names, key=lambda name: metrics.index(name.removeprefix(VALIDATION)))
+    columns = [name for of_metric in summary.curves.values() for name in of_metric]
     head = ["epoch", "step", *columns, "examples/s"]
     rows = [
         [
@@ -201,7 +201,7 @@ def epoch_table(epochs: Sequence[Epoch]) -> Table:
             *(_count(epoch.logs.get(name), "{}", ".4f") for name in columns),
             _count(epoch.examples_per_second),
         ]
-        for epoch in epochs
+        for epoch in summary.epochs
     ]
     step, speed, *others = 1, len(head) - 1, *range(len(head) - 2, 2, -1)
     return Table([head, *rows], optional=[step, speed, *others])
@@ -211,13 +211,16 @@ def _count(number: float | None, template: str = "{}", form: str = ",.0f") -> st
     return "" if number is None else template.format(f"{number:{form}}")
 
 
-def _epoch(content: Mapping[str, Any]) -> Epoch:
+def _epoch(place: int, value: object) -> Epoch:
+    """Return the record at a place in the list, which is its number if it has none."""
+    content = _section(value)
     logs = _section(content.get("logs")).items()
+    number = as_number(content.get("epoch"))
     return Epoch(
-        as_number(content.get("epoch")),
+        place if number is None else number,
         as_number(content.get("step")),
         as_number(content.get("examples_per_second")),
-        {name: as_number(value) for name, value in logs if not isinstance(value, list)},
+        {name: number for name, value in logs if (number := as_number(value)) is not None},
         _timing(content.get("timing")),
     )
 

@@ -18,6 +18,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def percent(share: float) -> str:
+    """Return a share such as ``80 %``."""
+    return f"{100 * share:.0f} %"
+
+
 def join_names(names: Iterable[object], conjunction: str = "and") -> str:
     """Return names as ``a, b and c``."""
     *others, last = map(str, names)

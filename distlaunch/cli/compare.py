@@ -11,13 +11,13 @@ import click
 
 from distlaunch.cli import options
 from distlaunch.cli.local import check_here
+from distlaunch.cli.page import log_page
 from distlaunch.errors import EXIT_ERROR, EXIT_INTERRUPTED, DistlaunchError, os_reason
+from distlaunch.files import atomic_write
 from distlaunch.paths import COMPARISONS
 from distlaunch.platforms import require_posix
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from distlaunch.cli.settings import Settings
     from distlaunch.local.compare.rounds import Comparison
     from distlaunch.ui.console import Console
@@ -70,7 +70,6 @@ def command(
     from distlaunch.local.compare.variants import plan_variants
     from distlaunch.local.run_folder import create_numbered
     from distlaunch.local.run_plan import RunOptions, is_program, load_project_job
-    from distlaunch.runs.page import about_here
 
     console, project = settings.console(), Path.cwd()
     if not is_program(program_args):
@@ -87,34 +86,30 @@ def command(
     if len(batches) == 1:
         console.log(f"global batch {batches.pop()} in all variants")
     comparison = runs.run(rounds)
-    about = about_here(project, job.name if job else None)
-    _report(console, comparison, about, as_json=as_json)
+    _report(console, comparison, as_json=as_json)
     if comparison.is_interrupted:
         return EXIT_INTERRUPTED
     return EXIT_ERROR if any(each.failure for each in comparison.figures) else 0
 
 
-def _report(
-    console: Console, comparison: Comparison, about: Mapping[str, str], *, as_json: bool
-) -> None:
+def _report(console: Console, comparison: Comparison, *, as_json: bool) -> None:
     from distlaunch.local.compare import report
     from distlaunch.local.compare.verdict import judge
 
-    verdict = judge(comparison.figures, cores=comparison.cores)
+    folder, verdict = comparison.folder, judge(comparison.figures, cores=comparison.cores)
+    data = report.to_json(comparison, verdict)
     if comparison.is_interrupted:
         console.log("interrupted: the figures are those of the runs before", "warning")
     if as_json:
-        console.result(json.dumps(report.to_json(comparison, verdict)))
+        console.result(json.dumps(data))
     else:
         chart = report.speed_chart(comparison)
         console.draw(report.table(comparison))
         for part in filter(None, (chart, verdict.text)):
             console.draw("", part)
     try:
-        report.write_files(comparison, verdict, about)
+        atomic_write(folder / "compare.json", json.dumps(data, indent=1) + "\n")
     except OSError as error:
-        folder = comparison.folder
         what = f"the report cannot be written ({os_reason(error)})"
         raise DistlaunchError(what, where=str(folder)) from None
-    if not as_json:
-        console.log(f"page: {comparison.folder / report.FILE_NAME}")
+    log_page(console, report.build_page(comparison, data), folder / "compare.html")

@@ -117,10 +117,9 @@ def command(
         draw(*to_text(shapes))
     if as_html:
         from distlaunch.price.forecast_page import build
-        from distlaunch.runs.page import about_here
 
-        built = build(shapes, refusals, about_here(Path.cwd(), None))
-        console.log(f"page: {page.write_page(built, output or Path('forecast.html'))}")
+        address = page.write_page(build(shapes, refusals), output or Path("forecast.html"))
+        console.log(f"page: {address}")
 
 
 def _parse(text: str) -> tuple[str, str | None, int]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from distlaunch import files
+from distlaunch import files, timestamps
 from distlaunch.errors import DistlaunchError, UsageError, os_reason
 
 if TYPE_CHECKING:
@@ -43,12 +46,32 @@ def write_page(page: Page, path: Path, *, is_private: bool = False) -> str:
     """Write a page and return its address; DistlaunchError is raised if that fails."""
     from distlaunch.ui.page import render
 
+    page = page if page.about else replace(page, about=_about_here())
     try:
         files.atomic_write(path, render(page), is_private=is_private)
     except OSError as error:
         what = f"the page cannot be written ({os_reason(error)})"
         raise DistlaunchError(what, where=str(path)) from None
     return path.absolute().as_uri()
+
+
+def _about_here() -> dict[str, str]:
+    """Return what a page has of the command that runs here and writes it."""
+    from distlaunch.local.host_resources import this_machine
+    from distlaunch.redaction import redact_words
+    from distlaunch.runs.page import describe_versions
+    from distlaunch.runs.record import installed_versions
+    from distlaunch.source_version import commit_of, describe_commit, has_changes
+
+    project = Path.cwd()
+    return {
+        "project": project.name,
+        "date": timestamps.clock_time(timestamps.format(time.time())),
+        "command": " ".join(["distlaunch", *redact_words(sys.argv[1:])]),
+        "machine": this_machine({}).describe(),
+        "versions": describe_versions(installed_versions()),
+        "commit": describe_commit(commit_of(project), has_changes(project)),
+    }
 
 
 def log_page(console: Console, page: Page, path: Path, *, is_private: bool = False) -> None:

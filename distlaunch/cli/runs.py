@@ -80,12 +80,13 @@ def show_view(view: RunView, *, as_json: bool) -> None:
     """Print all about a run or a job."""
     from distlaunch.runs import display
     from distlaunch.runs.view import with_disk_use
+    from distlaunch.ui.console import columns_of
 
     view = with_disk_use(view)
     if as_json:
         show_json(view.as_json() | {"metrics": view.facts.metrics})
     else:
-        draw(*display.whole(view))
+        draw(*display.whole(view, columns_of(1)))
 
 
 @click.command("diff")

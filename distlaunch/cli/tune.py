@@ -140,8 +140,8 @@ def _submit(console: Console, values: TuneOptions, ending: Ending) -> int:
     how = _follow_options(values, launch.job.scheduling.max_wait)
     with _job_view(console, launched.job, train, _price_of_trial(submitted.report)) as view:
         code = follow_launch(launched, launcher, view, how)
-        view.summarise_search(as_json=values.as_json)
-    _log_page(console, *view.result())
+        result = view.summarise_search(as_json=values.as_json)
+    _log_page(console, *result)
     return code
 
 
@@ -165,8 +165,8 @@ def _attach(console: Console, values: TuneOptions, ending: Ending) -> int:
     train = ["distlaunch", "submit", "--set=tuning=null"]
     with _job_view(console, job, train, _price_of_job(job)) as view:
         code = follow_job(located.engine, job, view, _follow_options(values))
-        view.summarise_search(as_json=values.as_json)
-    _log_page(console, *view.result())
+        result = view.summarise_search(as_json=values.as_json)
+    _log_page(console, *result)
     return code
 
 
@@ -276,9 +276,9 @@ def _run_trials(console: Console, values: TuneOptions, plan: SearchPlan, ending:
     console.log(f"trials in {display_path(plan.folder)}")
     signal = search.run(report.update, console.hurry)
     state = "STOPPED" if signal else "FAILED" if exit_code_of(search.trials) else "SUCCEEDED"
-    report.summarise(search.trials, as_json=values.as_json, job=plan.folder.name, state=state)
-    result = report.as_json(search.trials, job=plan.folder.name, state=state)
-    _log_page(console, result, report.table(search.trials), plan.folder)
+    job, as_json = plan.folder.name, values.as_json
+    result = report.summarise(search.trials, as_json=as_json, job=job, state=state)
+    _log_page(console, *result, plan.folder)
     if signal:
         same = "the same command without --new" if values.is_new else "the same command again"
         console.log(f"interrupted: {same} resumes the search", "warning")
@@ -288,14 +288,15 @@ def _run_trials(console: Console, values: TuneOptions, plan: SearchPlan, ending:
 def _log_page(
     console: Console, result: dict[str, Any], table: Table, folder: Path | None = None
 ) -> None:
-    """Write the page of a search into its folder; that of a job is beside its record."""
+    """Write the page of a search into its folder; that of a job is beside its record, if any."""
     from distlaunch.paths import JOBS
-    from distlaunch.runs.page import about_here
     from distlaunch.tune.search_page import FILE_NAME, build
 
-    path = folder / FILE_NAME if folder else JOBS.absolute() / f"{result['job']}.html"
+    name = Path(f"{result['job']}.html").name  # the job may come from a server
+    of_job = (JOBS if JOBS.is_dir() else Path()).absolute() / name
+    path = folder / FILE_NAME if folder else of_job
     if result["trials"]:
-        log_page(console, build(result, table, about_here(Path.cwd(), None), path), path)
+        log_page(console, build(result, table, path), path)
 
 
 def _with_counts(tuning: Tuning, trials: int | None, parallel: int | None) -> Tuning:

@@ -95,7 +95,7 @@ class Runner:
                 training = [task for task in self._tasks if task.is_training]
                 event_files.append({str(task): folder.events(task) for task in training})
                 code = self._run_attempt(folder, signals)
-        return Outcome(code, tuple(event_files), self._has_cluster, self._failure if code else None)
+        return Outcome(code, tuple(event_files), self._has_cluster, self._failure)
 
     def _notify(self, text: str, level: Level = "info") -> None:
         self._view.handle(Notice(text, level))
@@ -143,6 +143,7 @@ class Runner:
                 can_restart=self._restarts < self._spec.options.restarts,
             )
             verdict = attempt.run()
+        self._failure = None  # the tasks of this attempt have not failed
         self._has_cluster = self._has_cluster or attempt.has_cluster
         self._raise_if_output_lost(verdict, attempt)
         if isinstance(verdict, Done):
@@ -222,7 +223,6 @@ class Runner:
         reason = explain(last, exit_code=code)
         report = FailureReport.of(name, reason, last.split("\n"), str(output.log))
         self._failure = report
-        self._view.handle(JobFailed(report, shows_lines=False, names_task=False))
-        if last and not self._view.is_in_sight(name):
-            self._notify(f"the last lines of {failure.task}:\n{last}", "error")
+        is_shown = self._view.is_in_sight(name)
+        self._view.handle(JobFailed(report, shows_lines=not is_shown, names_task=False))
         self._notify(f"full log: {output.log}", "error")

@@ -9,7 +9,7 @@ from distlaunch.text import Table
 from distlaunch.ui.page import Chart, Page, Series
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from distlaunch.price.forecast import Shape
 
@@ -19,7 +19,7 @@ _EXPLAINED = (
 )
 
 
-def build(shapes: Sequence[Shape], refusals: Sequence[str], about: Mapping[str, str]) -> Page:
+def build(shapes: Sequence[Shape], refusals: Sequence[str]) -> Page:
     """Return the page of the clusters of a forecast, and why others have none."""
     table, *notes = to_text(shapes)
     fastest = min(shapes, key=lambda shape: shape.hours.mid)
@@ -31,7 +31,7 @@ def build(shapes: Sequence[Shape], refusals: Sequence[str], about: Mapping[str, 
     return Page(
         f"Forecast: time and money of {shapes[0].epochs} epochs",
         " ".join(lead),
-        about,
+        {},
         {
             "Time and money": [_chart(shapes)] if priced else [],
             "Clusters": [

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.figures import Figures
-from distlaunch.summary import PARTS, as_number, describe, is_better_low, milliseconds
+from distlaunch.source_version import describe_commit
+from distlaunch.summary import (
+    PARTS,
+    VALIDATION,
+    as_number,
+    describe,
+    is_better_low,
+    milliseconds,
+)
 from distlaunch.text import Table, duration, plural
 from distlaunch.timestamps import ago, clock_time
 from distlaunch.ui import chart
@@ -13,7 +21,7 @@ from distlaunch.ui.console import GREEN, RED, coloured
 from distlaunch.ui.states import coloured_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from distlaunch.runs.fetch import DownloadProgress
     from distlaunch.runs.view import RunView
@@ -76,7 +84,7 @@ def facts(view: RunView) -> list[tuple[str, str]]:
         ("command", view.command),
         ("program", " ".join(" ".join(view.configuration.get("program", [])).split())),
         ("image", view.image or ""),
-        ("commit", _commit(view.code)),
+        ("commit", describe_commit(view.code.get("commit"), view.code.get("has_changes"))),
         ("size", size(view.bytes) if view.bytes is not None else ""),
         ("job folder", view.job_dir or ""),
         ("endpoint", view.endpoint or ""),
@@ -87,16 +95,17 @@ def facts(view: RunView) -> list[tuple[str, str]]:
     return [(name, text) for name, text in named if text]
 
 
-def whole(view: RunView) -> list[str | Table]:
-    """Return all about a run or a job: facts, its summary, and a chart of its metrics by epoch."""
-    known = facts(view)
-    width = max(len(name) for name, _ in known)
-    parts: list[str | Table] = [f"{name.ljust(width)}  {text}" for name, text in known]
+def whole(view: RunView, columns: int | None = None) -> list[str | Table]:
+    """Return all about a run or a job: facts, its summary, and a chart of its metrics by epoch.
+
+    `columns` are those of the terminal, if it is shown on one.
+    """
+    parts: list[str | Table] = [str(Table(facts(view), flush_left=True))]
     if view.failure and (text := view.failure.text(with_lines=True)):
         parts += ["", text]
     if view.summary:
         parts += ["", *describe({k: v for k, v in view.summary.items() if k != "tasks"})]
-    return [*parts, *_charts(view.facts)]
+    return [*parts, *_charts(view.facts, columns)]
 
 
 def status_line(view: RunView) -> str:
@@ -181,22 +190,16 @@ def _row(view: RunView) -> tuple[str, ...]:
     )
 
 
-def _charts(summary: Summary) -> Iterator[str]:
+def _charts(summary: Summary, columns: int | None) -> Iterator[str]:
     """Yield a chart of each metric, beside its validation, over the epochs, and the best one."""
-    series: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for epoch in summary.epochs:
-        x = epoch.number
-        for name, y in epoch.logs.items():
-            metric = name.removeprefix("val_")
-            if x is not None and y is not None:
-                series.setdefault(metric, {}).setdefault(name, []).append((x, y))
-    for metric, group in series.items():
+    for metric, curves in summary.curves.items():
+        points = {name: [*values.items()] for name, values in curves.items()}
         is_log = is_better_low(metric) is True
-        if drawn := chart.lines(group, x_name="epoch", is_log=is_log):
-            validated = f"val_{metric}" if f"val_{metric}" in group else metric
+        if drawn := chart.lines(points, columns=columns, x_name="epoch", is_log=is_log):
             yield f"\n{drawn}"
+            validated = f"{VALIDATION}{metric}" if f"{VALIDATION}{metric}" in curves else metric
             if best := summary.best(validated):
-                yield f"best {validated} {best[0]:.4f}, epoch {best[1]:.0f}"
+                yield f"best {validated} {best.logs[validated]:.4f}, epoch {best.number:.0f}"
 
 
 def _comparable(view: RunView) -> Iterator[tuple[str, Any]]:
@@ -255,8 +258,3 @@ def _cost(view: RunView) -> str:
     so_far = "" if view.ended else " so far"
     an_hour = f"{cost['an_hour']:.3g} {cost['currency']} an hour"
     return f"{describe_amount(cost)}{so_far} at {an_hour} ({', '.join(cost['sources'])})"
-
-
-def _commit(code: Mapping[str, Any]) -> str:
-    commit = code.get("commit") or ""
-    return f"{commit} with changes" if commit and code.get("has_changes") else commit

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import os
-import sys
-import time
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlaunch import timestamps
 from distlaunch.figures import FIGURES, Figures
-from distlaunch.local.host_resources import this_machine
 from distlaunch.local.run_folder import RunFolder
 from distlaunch.paths import CHECKPOINTS, LOGS
-from distlaunch.redaction import redact_words
 from distlaunch.runs import display
-from distlaunch.runs.record import installed_versions
-from distlaunch.source_version import commit_of, has_changes
-from distlaunch.summary import IN_WORDS, VALIDATION, epoch_table, facts_of
+from distlaunch.summary import IN_WORDS, VALIDATION, Summary, epoch_table, facts_of
+from distlaunch.text import percent
 from distlaunch.ui.page import Chart, Link, Page, Series, step_bars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from distlaunch.runs.view import RunView
-    from distlaunch.summary import Epoch, Summary
+    from distlaunch.summary import Epoch
     from distlaunch.ui.page import Part
 
 FILE_NAME = "run.html"  # in the folder of a local run
@@ -50,21 +44,8 @@ def build(views: Sequence[RunView], path: Path) -> Page:
     return _page_of_one(views[0], path) if len(views) == 1 else _page_of_several(views, path)
 
 
-def about_here(project: Path, name: str | None) -> dict[str, str]:
-    """Return what a page has of the command that runs here and writes it."""
-    commit = commit_of(project) or ""
-    return {
-        "project": name or project.absolute().name,
-        "date": timestamps.clock_time(timestamps.format(time.time())),
-        "command": " ".join(["distlaunch", *redact_words(sys.argv[1:])]),
-        "machine": this_machine({}).describe(),
-        "versions": _versions(installed_versions()),
-        "commit": f"{commit} with changes" if commit and has_changes(project) else commit,
-    }
-
-
 def _page_of_one(view: RunView, path: Path) -> Page:
-    summary, epochs = view.facts, _epochs(view.facts)
+    summary = view.facts
     result = {name: text for name, text in facts_of(summary) if name not in _ELSEWHERE}
     reason = f"{view.failure.reason}." if view.failure and view.failure.reason else ""
     configuration = [("", "value"), *display.leaves("job", view.configuration)]
@@ -75,7 +56,7 @@ def _page_of_one(view: RunView, path: Path) -> Page:
         "Use of the machines": _use(view),
         "Result": [result],
         "Files": list(_files(view, path)),
-        "Epochs": [epoch_table(epochs).rows] if epochs else [],
+        "Epochs": [epoch_table(summary).rows] if summary.epochs else [],
         "Configuration": [[(name, str(value)) for name, value in configuration]],
     }
     return Page(
@@ -104,7 +85,7 @@ def _about(view: RunView, path: Path) -> dict[str, str]:
         **{name: text for name, text in facts.items() if name not in left_out},
         "job folder": _linked(view, view.job_dir or "", path),
         "machine": str(view.configuration.get("machine", "")),
-        "versions": _versions(view.configuration.get("versions") or {}),
+        "versions": describe_versions(view.configuration.get("versions") or {}),
         "hash of the code": str(view.code.get("files", "")),
     }
 
@@ -124,19 +105,19 @@ def _page_of_several(views: Sequence[RunView], path: Path) -> Page:
         _STEP: step_bars("Milliseconds of a step", timings),
         "What differs": [display.comparison(views[0], other).rows for other in views[1:]],
     }
-    return Page(f"{names}: {len(views)} runs", "", about_here(Path.cwd(), names), sections)
+    return Page(f"{names}: {len(views)} runs", "", {}, sections)
 
 
 def _lead(summary: Summary) -> str:
     """Return sentences on the best epoch, and on those after it."""
-    best, epochs = _best(summary), _epochs(summary)
+    best, name = _best(summary)
     if best is None:
         return ""
-    epoch, name = best
-    metrics = ", ".join(f"{each} {_number(value)}" for each, value in epoch.logs.items())
-    text = f"Best epoch: {epoch.number:g} of {epochs[-1].number:g}, with {metrics}."
-    end = f" After it {name} did not fall further; at the end it is "
-    return text if epoch is epochs[-1] else f"{text}{end}{_number(epochs[-1].logs.get(name))}."
+    last = summary.epochs[-1]
+    metrics = ", ".join(f"{each} {_number(value)}" for each, value in best.logs.items())
+    text = f"Best epoch: {best.number:g} of {last.number:g}, with {metrics}."
+    end = f" After it {name} did not fall further; at the end it is {_number(last.logs.get(name))}."
+    return text if best is last else text + end
 
 
 def _failure(view: RunView, path: Path) -> Iterator[Part]:
@@ -148,32 +129,32 @@ def _failure(view: RunView, path: Path) -> Iterator[Part]:
 
 def _curves(summaries: Mapping[str, Summary]) -> list[Part]:
     """Return a chart of each metric, beside its validation, of one run or of several."""
-    runs = {run: _epochs(summary) for run, summary in summaries.items()}
-    epochs = [epoch for each in runs.values() for epoch in each]
-    xs = sorted({epoch.number or 0.0 for epoch in epochs})
-    metrics = dict.fromkeys(name.removeprefix(VALIDATION) for e in epochs for name in e.logs)
-    best = _best(summaries[""]) if "" in summaries else None
-    mark = (best[0].number or 0.0, f"lowest {best[1]}") if best else None
-    charts: list[Part] = []
-    for metric in [*metrics, _SPEED]:
-        lines = []
-        for number, (run, each) in enumerate(runs.items()):
-            for prefix, kind in (("", "training"), (VALIDATION, "validation")):
-                values = {e.number: _value(e, prefix + metric) for e in each}
-                if any(value is not None for value in values.values()):
-                    name = f"{run} {kind if metric in metrics else ''}".strip() or metric
-                    colour, is_dashed = (number, not prefix) if run else (bool(prefix), False)
-                    ys = [values.get(x) for x in xs]
-                    lines.append(Series(name, ys, int(colour), is_dashed and metric in metrics))
-        can_be_log = "y" if "loss" in metric else ""
-        if len(xs) > 1 and lines:
-            at = mark if metric in metrics else None
-            charts.append(Chart(metric, "epoch", metric, xs, lines, "lines", can_be_log, mark=at))
-    return charts
+    xs = sorted({epoch.number for each in summaries.values() for epoch in each.epochs})
+    charts: dict[str, list[Series]] = {}
+    for number, (run, summary) in enumerate(summaries.items()):
+        speeds = {e.number: speed for e in summary.epochs if (speed := e.examples_per_second)}
+        for metric, curves in (summary.curves | {_SPEED: {"": speeds}}).items():
+            for name, values in curves.items():
+                kind = {metric: "training", "": metric}.get(name, "validation")
+                colour = number if run else int(kind == "validation")
+                ys = [values.get(x) for x in xs]
+                line = Series(f"{run} {kind}".strip(), ys, colour, bool(run) and kind == "training")
+                charts.setdefault(metric, []).extend([line] if values else [])
+    best, name = _best(summaries.get("", Summary()))
+    mark = (best.number, f"lowest {name}") if best else None
+    return [
+        Chart(
+            *(metric, "epoch", metric, xs, lines),
+            logarithmic="y" if "loss" in metric else "",
+            mark=None if metric == _SPEED else mark,
+        )
+        for metric, lines in charts.items()
+        if lines and len(xs) > 1
+    ]
 
 
 def _step(summary: Summary) -> Iterator[Part]:
-    timing, timed = summary.timing, [epoch for epoch in _epochs(summary) if epoch.timing]
+    timing, timed = summary.timing, [epoch for epoch in summary.epochs if epoch.timing]
     if timing is None:
         return
     yield f"{timing}."
@@ -182,11 +163,11 @@ def _step(summary: Summary) -> Iterator[Part]:
         for number, (part, name) in enumerate(IN_WORDS.items())
     ]
     if len(timed) > 1:
-        xs = [epoch.number or 0.0 for epoch in timed]
+        xs = [epoch.number for epoch in timed]
         yield Chart("Shares of a step by epoch", "epoch", "%", xs, shares, style="stack")
     slowest = sorted(summary.task_timings, key=lambda task: -timing.slowest.get(task, 0.0))
     shown = slowest[:_MOST_TASKS] if len(slowest) > 1 else []
-    texts = {task: f", last in {100 * timing.slowest.get(task, 0.0):.0f} %" for task in shown}
+    texts = {task: f", last in {percent(timing.slowest.get(task, 0.0))}" for task in shown}
     timings = {task: summary.task_timings[task] for task in shown}
     title = "Milliseconds of a step, first the task that is most often last"
     yield from step_bars(title, timings, texts)
@@ -207,7 +188,8 @@ def _files(view: RunView, path: Path) -> Iterator[Part]:
     known = {"model": view.facts.model, "checkpoints": str(folder / CHECKPOINTS)}
     known |= {"TensorBoard": str(folder / LOGS), "summary": str(folder / "summary.json")}
     known |= {f"log of {task}": log for task, log in view.logs.items()}
-    yield {name: _linked(view, file, path) for name, file in known.items() if Path(file).exists()}
+    links = {name: _linked(view, file, path) for name, file in known.items()}
+    yield {name: link for name, link in links.items() if isinstance(link, Link)}
     if (folder / LOGS).exists():
         yield f"Open the curves in TensorBoard: distlaunch tensorboard {view.id}"
 
@@ -219,22 +201,11 @@ def _linked(view: RunView, file: str, page: Path) -> str:
     return Link.to_file(file.removeprefix(f"{view.folder}{os.sep}"), Path(file), page)
 
 
-def _epochs(summary: Summary) -> list[Epoch]:
-    return [epoch for epoch in summary.epochs if epoch.number is not None]
-
-
-def _best(summary: Summary) -> tuple[Epoch, str] | None:
+def _best(summary: Summary) -> tuple[Epoch | None, str]:
     """Return the epoch with the lowest loss of the validation, or else of the training."""
-    for name in (f"{VALIDATION}loss", "loss"):
-        losses = [(epoch.logs.get(name), epoch) for epoch in _epochs(summary)]
-        known = [(loss, epoch) for loss, epoch in losses if loss is not None and isfinite(loss)]
-        if known:
-            return min(known, key=lambda each: each[0])[1], name
-    return None
-
-
-def _value(epoch: Epoch, name: str) -> float | None:
-    return epoch.examples_per_second if name == _SPEED else epoch.logs.get(name)
+    validated = f"{VALIDATION}loss"
+    best = summary.best(validated)
+    return (best, validated) if best else (summary.best("loss"), "loss")
 
 
 def _name(view: RunView) -> str:
@@ -242,7 +213,8 @@ def _name(view: RunView) -> str:
     return str(view.display_name or job.get("name") or Path.cwd().name)
 
 
-def _versions(versions: Mapping[str, str]) -> str:
+def describe_versions(versions: Mapping[str, str]) -> str:
+    """Return versions in words."""
     names = {name: _PRODUCTS.get(name.removesuffix("-cpu"), name) for name in versions}
     return ", ".join(f"{names[name]} {version}" for name, version in versions.items())
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 FILE_NAME = "search.html"  # in the folder of a search
 
 
-def build(search: Mapping[str, Any], table: Table, about: Mapping[str, str], path: Path) -> Page:
+def build(search: Mapping[str, Any], table: Table, path: Path) -> Page:
     """Return the page of a search, as a file at a path.
 
     `search` is what ``tune --json`` prints, and `table` its trials for a terminal.
@@ -37,7 +37,7 @@ def build(search: Mapping[str, Any], table: Table, about: Mapping[str, str], pat
     return Page(
         f"{search['job']} · search: {search['goal']} {metric}",
         f"{plural(len(trials), 'trial')}{''.join(best) or ', of which none has succeeded'}.",
-        about,
+        {},
         {
             "The command that trains with the best options": [search["command"] or ""],
             "Trials": [

@@ -68,25 +68,11 @@ class SearchView:
 
     def summarise(
         self, trials: Sequence[Trial], *, as_json: bool, job: str, state: str
-    ) -> Trial | None:
-        """Print the result on stdout and return the best trial, if one has succeeded."""
+    ) -> tuple[dict[str, Any], Table]:
+        """Print the result on stdout, and return it as ``--json`` has it and as a table."""
         self._console.progress("")
-        best = best_trial(trials, self._study)
-        if as_json:
-            data = self.as_json(trials, job=job, state=state)
-            self._console.result(json.dumps(data, ensure_ascii=False))
-        elif trials:
-            self._console.draw(self.table(trials))
-            if best:
-                self._console.result(
-                    f"\nbest: trial {best.id}; train with its parameters:\n  {self._command(best)}"
-                )
-        return best
-
-    def as_json(self, trials: Sequence[Trial], *, job: str, state: str) -> dict[str, Any]:
-        """Return the search with the fields of ``tune --json``."""
-        best = best_trial(trials, self._study)
-        return {
+        best, table = best_trial(trials, self._study), self.table(trials)
+        data = {
             "job": job,
             "state": state,
             "metric": self._study.metric,
@@ -95,6 +81,14 @@ class SearchView:
             "best": best.id if best else None,
             "command": self._command(best) if best else None,
         }
+        if as_json:
+            self._console.result(json.dumps(data, ensure_ascii=False))
+        elif trials:
+            self._console.draw(table)
+            if best:
+                text = f"\nbest: trial {best.id}; train with its parameters:\n  {data['command']}"
+                self._console.result(text)
+        return data, table
 
     def table(self, trials: Sequence[Trial]) -> Table:
         """Return the trials, the best first."""
@@ -161,14 +155,10 @@ class TuningJobView(ProgressView):
     def submitted(self, facts: Mapping[str, str | None]) -> None:
         self._job = str(facts["job"])  # a job that is moved has another id
 
-    def summarise_search(self, *, as_json: bool) -> None:
-        """Print the result on stdout."""
-        self._search.summarise(self._trials, as_json=as_json, job=self._job, state=self._job_state)
-
-    def result(self) -> tuple[dict[str, Any], Table]:
-        """Return the search with the fields of ``tune --json``, and its table."""
-        data = self._search.as_json(self._trials, job=self._job, state=self._job_state)
-        return data, self._search.table(self._trials)
+    def summarise_search(self, *, as_json: bool) -> tuple[dict[str, Any], Table]:
+        """Print the result on stdout and return it."""
+        job, state = self._job, self._job_state
+        return self._search.summarise(self._trials, as_json=as_json, job=job, state=state)
 
     def handle(self, event: Event) -> None:
         if isinstance(event, TrialsChanged):

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 _MARKS = "*o+x#@%&"
 _SEVERAL = "="  # a place with points of several series
+_WIDTH = 60  # of a chart, in characters
+_LEAST_WIDTH = 20  # in a narrow terminal
 _LOG_SPAN = 100  # values that span more, and are positive, are shown on a logarithmic axis
 
 
@@ -26,13 +28,13 @@ def bars(rows: Sequence[tuple[str, float, str]], width: int = 40) -> str:
 
 def lines(
     series: Mapping[str, Sequence[tuple[float, float]]],
-    width: int = 60,
     height: int = 10,
     *,
+    columns: int | None = None,
     x_name: str = "",
     is_log: bool = False,
 ) -> str:
-    """Return points of several series over common axes, each with a mark of its own.
+    """Return points of several series over common axes, each with a mark, within some columns.
 
     Points that are not finite are left out; there is no chart without two values of x. The axis of
     y is logarithmic if that is requested or values differ in size, such as a loss that falls from
@@ -49,6 +51,10 @@ def lines(
     low, high = min(ys), max(ys)
     is_log = low > 0 and (is_log or high / low > _LOG_SPAN)
     top, bottom = (math.log(high), math.log(low)) if is_log else (high, low)
+    labels = [f"{high:.4g}", *[""] * (height - 2), f"{low:.4g}"]
+    margin = max(map(len, labels))
+    left = _WIDTH if columns is None else columns - margin - 2
+    width = min(_WIDTH, max(_LEAST_WIDTH, left))
     grid = [[" "] * width for _ in range(height)]
     for mark, values in zip(_MARKS * len(points), points.values(), strict=False):
         for x, y in values:
@@ -56,8 +62,6 @@ def lines(
             above = top - (math.log(y) if is_log else y)
             row = round(above / (top - bottom or 1) * (height - 1))
             grid[row][column] = mark if grid[row][column] in (" ", mark) else _SEVERAL
-    labels = [f"{high:.4g}", *[""] * (height - 2), f"{low:.4g}"]
-    margin = max(map(len, labels))
     rows = [
         f"{label.rjust(margin)} |{''.join(row)}".rstrip()
         for label, row in zip(labels, grid, strict=True)

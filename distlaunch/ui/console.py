@@ -223,7 +223,7 @@ def fitted(part: str | Table, descriptor: int) -> str:
     Colours stay where they are shown; other control characters are written out.
     """
     text = visible(str(part), keep_colours=True)
-    plain, width = without_colours(text), _width(descriptor)
+    plain, width = without_colours(text), columns_of(descriptor)
     if width is not None and any(len(line) > width for line in plain.split("\n")):
         from distlaunch.ui import terminal_width  # it imports rich
 
@@ -266,7 +266,7 @@ def _cut(line: str, width: int) -> str:
     return part if len(line) <= width else part.rpartition(" · ")[0] or part
 
 
-def _width(descriptor: int) -> int | None:
+def columns_of(descriptor: int) -> int | None:
     """Return the columns of a terminal, None for another file or if they are unknown."""
     try:
         return (_is_capable() and os.get_terminal_size(descriptor).columns) or None

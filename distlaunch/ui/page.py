@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote, urlsplit
 
 from distlaunch import __version__, resources
-from distlaunch.summary import IN_WORDS
+from distlaunch.summary import IN_WORDS, milliseconds
+from distlaunch.text import without_colours
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +41,7 @@ class Link(str):
     @classmethod
     def to_file(cls, text: str, path: Path, page: Path) -> str:
         """Return a link to a file relative to the page, so that both can be moved together."""
-        if not path.exists():
+        if not os.path.exists(path):  # noqa: PTH110 - False for what cannot be a path, too
             return text
         link = cls(text)
         link.href = quote(os.path.relpath(path.absolute(), page.absolute().parent))
@@ -106,8 +107,8 @@ Part: TypeAlias = "str | Mapping[str, str] | Sequence[Sequence[str]] | Bars | Ch
 class Page:
     """A page: what a reader is to know first, what it is about, and its sections by their titles.
 
-    Sections without parts are left out; those in `folded` are opened by a click. `data` is the JSON
-    behind the page.
+    `about` is by default the command that writes the page. Sections without parts are left out;
+    those in `folded` are opened by a click. `data` is the JSON behind the page.
     """
 
     title: str
@@ -127,7 +128,7 @@ def step_bars(
     for name, timing in timings.items():
         parts = [1e3 * getattr(timing, part) for part in IN_WORDS]
         parts.append(max(0.0, 1e3 * timing.total - sum(parts)))
-        text = f"{1e3 * timing.total:.3g} ms{(texts or {}).get(name, '')}"
+        text = f"{milliseconds(timing.total)}{(texts or {}).get(name, '')}"
         rows.append((name, parts, text, None))
     others = ["other"] if any(parts[-1] > 0.01 for _, parts, *_ in rows) else []
     names = [*IN_WORDS.values(), *others]
@@ -155,7 +156,7 @@ def render(page: Page) -> str:
         for title, parts in page.sections.items()
     }
     charts = [part for parts in sections.values() for part in parts if isinstance(part, Chart)]
-    return environment.get_template("page.html.j2").render(
+    html = environment.get_template("page.html.j2").render(
         page=page,
         sections=sections,
         version=__version__,
@@ -166,6 +167,7 @@ def render(page: Page) -> str:
         hashes=[b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts],
         licence=(folder / _LICENCE).read_text("utf-8"),
     )
+    return without_colours(html)
 
 
 def _as_json(value: Any) -> Any:

@@ -104,8 +104,8 @@ class ProgressView:
         elif isinstance(event, JobChanged):
             self._log_state(event)
         elif isinstance(event, JobFailed):
-            text = event.report.text(with_lines=event.shows_lines)
-            if text:
+            how = {"with_lines": event.shows_lines, "with_task": event.names_task}
+            if text := event.report.text(**how):
                 self.console.log(text, "error")
         elif isinstance(event, Trained):
             self._take_progress(event)

@@ -121,7 +121,7 @@ def test_table_sentence_and_files(compare, tmp_path):
     assert behind[:2] == [("1 worker", "1,100"), ("2 workers", "700")]
     assert behind[3:5] == [("1 worker", "87.3 ms"), ("2 workers", "137 ms")]
     assert "<dd>distlaunch compare 1,2 --rounds 3 -- python job/task.py --seed 1</dd>" in page
-    assert f"page: {folder / 'compare.html'}\n" in done.stderr
+    assert f"page: {folder.relative_to(tmp_path) / 'compare.html'}\n" in done.stderr
 
 
 def test_a_failing_variant_is_reported_and_the_others_go_on(compare, tmp_path):
@@ -157,7 +157,7 @@ def test_a_full_disk_loses_the_files_and_not_the_figures(run, project, monkeypat
     def fail(path, *_):
         raise OSError(errno.ENOSPC, "")
 
-    monkeypatch.setattr("distlaunch.local.compare.report.atomic_write", fail)
+    monkeypatch.setattr("distlaunch.cli.compare.atomic_write", fail)
     done = run("compare", "1,2", "--rounds=1", *RUN, cwd=project)
     problem = f"{folder_of(project)}: the report cannot be written (no space left on device)"
     assert done.err.endswith(f"distlaunch: error: {problem}\n")

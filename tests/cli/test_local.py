@@ -230,8 +230,13 @@ def test_a_job_and_its_resumption_show_the_summary_of_their_run(local, project):
 
 
 def test_ctrl_c_names_the_command_that_resumes_the_run(project):
-    (project / "train.py").write_text(f"{SUMMARISE}import time\ntime.sleep(60)\n")
-    words = "local --workers 1 -- python train.py --epochs=3"
+    fails_once = (
+        "import pathlib\nif not pathlib.Path('failed').exists():\n    open('failed', 'x')\n"
+    )
+    (project / "train.py").write_text(
+        f"{fails_once}    raise SystemExit(3)\n{SUMMARISE}import time\ntime.sleep(60)\n"
+    )
+    words = "local --workers 1 --restarts 1 -- python train.py --epochs=3"
     with subprocess.Popen(
         [sys.executable, "-m", "distlaunch", *words.split()],
         cwd=project,
@@ -245,8 +250,10 @@ def test_ctrl_c_names_the_command_that_resumes_the_run(project):
         launcher.send_signal(signal.SIGINT)
         _, err = launcher.communicate()
     assert launcher.returncode == 130
-    again = "distlaunch local --resume --workers 1 -- python train.py --epochs=3"
+    again = "distlaunch local --resume --workers 1 --restarts 1 -- python train.py --epochs=3"
     assert err.endswith(f"distlaunch: resume with: {again}\n")
+    [record] = project.glob(".distlaunch/local/*/run.json")
+    assert json.loads(record.read_text())["failure"] is None  # that of the first attempt is over
 
 
 def test_two_runs_at_once_in_one_job_folder(local, project):

@@ -59,6 +59,8 @@ def test_runs_are_listed_shown_compared_and_removed(run, project, train):
     assert re.search(
         r"\nmetrics.loss +0\.25 +0\.125 +-50.0 %\n", run("diff", first, second, cwd=project).out
     )
+    _, shown = run_on_terminal("show", first, cwd=project, columns=60)
+    assert re.search(r"\n +\+-+\r?\n {5,}1 +epoch +2\r?\n", shown)  # the axis is one line
     _, narrow = run_on_terminal(
         "diff", first, second, cwd=project, columns=80, env={"NO_COLOR": ""}
     )
@@ -302,9 +304,9 @@ def test_the_cost_of_a_job_that_has_ended_is_its_whole_cost():
     cost = {"amount": 0.001, "an_hour": 0.2, "currency": "USD", "sources": ["list"]}
     view = RunView("job", "1", "RUNNING", cost={**cost, "is_estimate": True})
     line = "cost   less than 0.01 USD so far at 0.2 USD an hour (list)"
-    assert line in whole(view)
+    assert line in str(whole(view)[0])
     ended = replace(view, ended="2026-11-21T12:00:00Z", cost={**view.cost, "amount": 1.5})
-    assert "cost   about 1.50 USD at 0.2 USD an hour (list)" in whole(ended)
+    assert "cost   about 1.50 USD at 0.2 USD an hour (list)" in str(whole(ended)[0])
 
 
 def test_a_run_writes_its_page_and_show_writes_those_of_several(run, project, train):

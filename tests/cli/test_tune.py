@@ -367,6 +367,10 @@ def test_a_tuning_job_and_its_trials(tune, run, project, monkeypatch):
         page = (project / ".distlaunch/jobs" / f"{result['job']}.html").read_text()
         assert "<th>COST (ESTIMATE)</th>" in page
         assert listed.out.splitlines()[0].endswith("COST (ESTIMATE)")
+        (project / "elsewhere").mkdir()
+        [job] = cloud.jobs("demo-project").list("hyperparameterTuningJobs")
+        words = ("tune", "--endpoint", cloud.url, "--attach", job["name"])
+        assert "page: " in run(*words, cwd=project / "elsewhere").err
 
         # What is printed trains once.
         monkeypatch.delenv("FAIL")

@@ -195,6 +195,8 @@ def test_restarts_are_of_all_tasks_with_new_logs_until_they_are_used_up(run, tmp
     assert code == 4
     assert "chief    | attempt 2" in out
     assert err.count("worker:0 failed with exit code 4") == 3
+    assert err.count("full log: ") == 3
+    assert "failed first" not in err  # what failed is named above
     assert "restarting all tasks (2 of 2)" in err
     assert "not restarted" not in err
     logs = sorted(tmp_path.glob("job/task-logs/attempt-*/worker-0.log"))

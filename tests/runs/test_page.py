@@ -31,7 +31,6 @@ from distlaunch.ui.page import Chart, Page, render
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden/summary.json").read_text())
 VALIDATION = (0.8, 0.4, 0.2, 0.3, 0.45)  # the third epoch is the best one
 HOSTILE = "</script></title><script>document.title = 'hacked'</script><img src=x onerror=alert(1)>"
-ABOUT = {"project": "digits", "command": "distlaunch", "versions": "distlaunch 0.1.0"}
 FIGURES = {"event": "figures", "time": 90.0, "cpu_cores": 1.5, "memory_gib": 2.0}
 
 
@@ -101,7 +100,7 @@ def compare_page(project: Path) -> Page:
         for workers in (1, 2)
     ]
     compared = Comparison(project, 2, 1, 2, tuple(with_ratios(figures)), is_interrupted=False)
-    return build_page(compared, "It pays.", ABOUT, {"id": "a"})
+    return build_page(compared, {"verdict": {"text": "It pays."}})
 
 
 def search_page_of(project: Path) -> Page:
@@ -112,10 +111,10 @@ def search_page_of(project: Path) -> Page:
         Trial(3, {"learning-rate": 9.0, "optimizer": "sgd"}, "INFEASIBLE", reason="NaN"),
     ]
     view = SearchView(Console("error"), study, ["distlaunch", "local"])
-    data = view.as_json(trials, job="digits", state="SUCCEEDED")
+    data, table = view.summarise(trials, as_json=True, job="digits", state="SUCCEEDED")
     (project / "trial-2").mkdir()
     (project / "trial-2/run.html").touch()
-    return search_page.build(data, view.table(trials), ABOUT, project / "search.html")
+    return search_page.build(data, table, project / "search.html")
 
 
 def forecast_page_of(project: Path) -> Page:
@@ -124,7 +123,7 @@ def forecast_page_of(project: Path) -> Page:
     run = MeasuredRun(name="a", machine=Machine("n1-standard-8"), gpus=(), **numbers, **step)
     clusters = Clusters(project)
     targets = [clusters.target("n1-standard-8"), clusters.target("n1-standard-16")]
-    return forecast_page.build(*clusters.forecast_all([run], targets, [1, 2, 4]), ABOUT)
+    return forecast_page.build(*clusters.forecast_all([run], targets, [1, 2, 4]))
 
 
 PAGES = (run_page, failed_page, runs_page, compare_page, search_page_of, forecast_page_of)
@@ -174,6 +173,9 @@ def test_several_runs_are_drawn_together_and_differ(tmp_path):
     [differing] = built.sections["What differs"]
     assert ("state", "SUCCEEDED", "FAILED", "") in differing
     assert built.sections["Runs"][1]["a"].startswith("Best epoch: 3 of 5, with loss")
+    html = render(built)
+    assert "<td>SUCCEEDED</td>" in html
+    assert "\x1b" not in html  # the colours of a terminal
 
 
 def test_searches_and_forecasts_have_their_points(tmp_path):
@@ -195,6 +197,7 @@ def test_values_that_are_no_numbers_are_left_out_of_the_json(tmp_path):
     content = summary()
     content["epochs"][1]["logs"] = {"loss": math.nan, "val_loss": math.inf}
     content["epochs"][0]["logs"]["val_loss"] = math.nan
+    content["model"] = "m" * 5000  # longer than a path may be
     built = page.build([write_run(tmp_path, "a", content)], tmp_path / "a.html")
     assert built.lead.startswith("Best epoch: 3 of 5")
     html = render(built)

@@ -14,6 +14,8 @@ def rows_of_marks(chart: str) -> list[int]:
 def test_losses_of_several_sizes_have_a_logarithmic_axis():
     chart = lines({"loss": FALLING}, height=9)
     assert rows_of_marks(chart) == [0, 2, 4, 6, 8]
+    narrow = lines({"loss": FALLING}, columns=40, x_name="epoch")
+    assert max(map(len, narrow.split("\n"))) == 40
     assert chart.endswith("* loss (log)")
 
 

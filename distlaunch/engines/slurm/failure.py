@@ -95,4 +95,4 @@ def _last_lines(path: Path) -> tuple[str, ...]:
             text = file.read().decode("utf-8", "replace")
     except OSError:
         return ()
-    return tuple(text_without_noise(text).splitlines())[-2 * KEPT_LINES :]
+    return tuple(text_without_noise(text).splitlines())[-KEPT_LINES:]

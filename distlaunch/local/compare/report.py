@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.files import atomic_write
 from distlaunch.summary import PARTS, Timing
-from distlaunch.text import Table, duration, plural
+from distlaunch.text import Table, duration, percent, plural
 from distlaunch.ui.chart import bars
-from distlaunch.ui.page import Bars, Page, render, step_bars
+from distlaunch.ui.page import Bars, Page, step_bars
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
     from distlaunch.local.compare.figures import VariantFigures
     from distlaunch.local.compare.rounds import Comparison
     from distlaunch.local.compare.verdict import Verdict
-
-FILE_NAME = "compare.html"
 
 
 def rows(comparison: Comparison) -> list[list[str]]:
@@ -46,7 +42,7 @@ def _row(figures: VariantFigures) -> list[str]:
         f"{figures.speed:,.0f}",
         f"{figures.slowest:,.0f}-{figures.fastest:,.0f}",
         "" if figures.speedup is None else f"{figures.speedup:.2f}",
-        "" if figures.efficiency is None else f"{100 * figures.efficiency:.0f} %",
+        "" if figures.efficiency is None else percent(figures.efficiency),
         _milliseconds(figures.step_seconds),
         *(_milliseconds(getattr(timing, part) if timing else None) for part in PARTS),
         duration(median(run.seconds for run in figures.runs)),
@@ -97,17 +93,8 @@ def _variant(figures: VariantFigures) -> dict[str, Any]:
     }
 
 
-def write_files(comparison: Comparison, verdict: Verdict, about: Mapping[str, str]) -> None:
-    """Write ``compare.json`` and the page; OSError is raised if the folder cannot be written."""
-    folder, data = comparison.folder, to_json(comparison, verdict)
-    atomic_write(folder / "compare.json", json.dumps(data, indent=1) + "\n")
-    atomic_write(folder / FILE_NAME, render(build_page(comparison, verdict.text, about, data)))
-
-
-def build_page(
-    comparison: Comparison, verdict: str, about: Mapping[str, str], data: Mapping[str, Any]
-) -> Page:
-    """Return the page; `about` is what it has of the command, `data` the JSON."""
+def build_page(comparison: Comparison, data: Mapping[str, Any]) -> Page:
+    """Return the page; `data` is what ``compare.json`` has."""
     measured = {each.variant.name: each for each in comparison.figures if each.runs}
     failed = {
         each.variant.name: f"{each.failure.text}; logs: {each.failure.log}"
@@ -120,14 +107,14 @@ def build_page(
     ]
     timings = {name: timing for name, each in measured.items() if (timing := _timing(each))}
     cores, rounds = plural(comparison.cores, "core"), plural(comparison.rounds, "round")
-    how = f"{comparison.cores_per_worker} of {cores} per worker, {rounds}"
+    how = f"{comparison.cores_per_worker} of {cores} per worker, {rounds}."
     return Page(
         "Does distribution pay?",
-        verdict,
-        {**about, "measured with": how},
+        data["verdict"]["text"],
+        {},
         {
             "What failed": [failed],
-            "Speed": [Bars("Examples/s: the median, and lowest to highest", speeds)],
+            "Speed": [Bars("Examples/s: the median, and lowest to highest", speeds), how],
             "Where the time of a step goes": step_bars("Milliseconds of a step", timings),
             "Figures": [rows(comparison)],
         },

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from distlaunch.errors import STOPPED_CODES
-from distlaunch.events import Notice, TaskLines, Trained, Waiting
+from distlaunch.events import JobFailed, Notice, TaskLines, Trained, Waiting
 from distlaunch.local.compare.figures import (
     Failed,
     VariantFigures,
@@ -51,24 +51,18 @@ class Comparison:
 
 
 class QuietView(ProgressView):
-    """A progress line of the primary task of a run; lines of tasks are in their logs.
-
-    The messages of the run are kept in `notices`.
-    """
+    """A progress line of the primary task of a run; lines of tasks are in their logs."""
 
     shows_lines = False
 
     def __init__(self, console: Console, tasks: Sequence[str], label: str) -> None:
         super().__init__(console, tasks)
-        self.notices: list[Notice] = []
         self._label = label
 
     def handle(self, event: Event) -> None:
-        if isinstance(event, TaskLines):
+        if isinstance(event, (TaskLines, Notice, JobFailed)):
             return
-        if isinstance(event, Notice):
-            self.notices.append(event)
-        elif isinstance(event, Waiting):
+        if isinstance(event, Waiting):
             self._wait_for(event.text and f"{self._label} · {event.text}")
         elif not isinstance(event, Trained):
             super().handle(event)
@@ -157,8 +151,9 @@ class Rounds:
         started = time.monotonic()
         with QuietView(self._console, [str(task) for task in spec.cluster.tasks()], label) as view:
             view.console.progress(f"{label} · starting")
-            code = Runner(spec, view).run().code
+            outcome = Runner(spec, view).run()
         seconds = time.monotonic() - started
+        code, reason = outcome.code, outcome.failure
         if code in STOPPED_CODES:
             return False
         run = measurement(Summary.parse(folder.summary()), number, seconds) if code == 0 else None
@@ -166,10 +161,8 @@ class Rounds:
         if run is None:
             text = f"exit code {code}" if code else "no examples_per_second in summary.json"
             self._figures[variant.name] = replace(figures, failure=Failed(text, logs))
-            self._console.log(f"{label}: {text}; logs: {logs}", "error")
-            for notice in view.notices:
-                if notice.level == "error":
-                    self._console.log(notice.text, "error")
+            shown = f"\n{reason.text(with_lines=True)}" if reason else ""
+            self._console.log(f"{label}: {text}; logs: {logs}{shown}", "error")
         else:
             self._figures[variant.name] = replace(figures, runs=(*figures.runs, run))
             speed = f"{run.examples_per_second:,.0f} examples/s"

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from distlaunch.local.compare.figures import reference
-from distlaunch.text import plural
+from distlaunch.summary import milliseconds
+from distlaunch.text import percent, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,7 +103,7 @@ def _judge_best(
 ) -> tuple[list[str], bool | None]:
     """Return sentences, and whether it pays; `alone` is one worker on the cores of several."""
     efficiency = best.efficiency or 0.0
-    scaling = f"{_ratio(best, base)} (efficiency {_percent(efficiency)})"
+    scaling = f"{_ratio(best, base)} (efficiency {percent(efficiency)})"
     if best.speed < base.speed * (1 + LEAST_GAIN):
         alone = None  # not even with more cores
     elif not alone or best.speed >= alone.speed * (1 + LEAST_GAIN):
@@ -154,8 +155,8 @@ def _explain(best: VariantFigures, base: VariantFigures) -> tuple[str, str]:
         return _explain_wait(timing)
     even = ratio * before.compute if before else 0.0
     cause = (
-        f"a worker computes {_milliseconds(timing.compute)} per step, and an even share would "
-        f"be {_milliseconds(even)}: a part of each step does not shrink with its rows, or "
+        f"a worker computes {milliseconds(timing.compute)} per step, and an even share would "
+        f"be {milliseconds(even)}: a part of each step does not shrink with its rows, or "
         "workers slow each other down"
     )
     return cause, longer_steps
@@ -167,7 +168,7 @@ def _explain_wait(timing: Timing) -> tuple[str, str]:
         return cause, "Give all workers equal cores and equal work."
     name, share = max(timing.slowest.items(), key=lambda item: item[1])
     return (
-        f"{cause}, and {name} is the last in {_percent(share)} of the steps",
+        f"{cause}, and {name} is the last in {percent(share)} of the steps",
         f"Look at what else runs on the cores of {name}, or at rows that take longer than others.",
     )
 
@@ -206,16 +207,7 @@ def _sharing(figures: VariantFigures, cores: int) -> str:
 
 def _of_step(timing: Timing, part: str) -> str:
     share, value = timing.share(part), getattr(timing, part)
-    return f"{_percent(share)} of a step ({_milliseconds(value)} of {_milliseconds(timing.total)})"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
-
-
-def _milliseconds(seconds: float) -> str:
-    value = 1_000 * seconds
-    return f"{value:,.2f} ms" if value < 10 else f"{value:,.0f} ms"
+    return f"{percent(share)} of a step ({milliseconds(value)} of {milliseconds(timing.total)})"
 
 
 def _named(figures: VariantFigures) -> str:

@@ -44,12 +44,12 @@ def judged(*all_figures: VariantFigures, cores: int = 8):
     [
         (
             step(12, exchange=6, compute=5, wait=1),
-            "because the exchange of gradients takes 50 % of a step (6.00 ms of 12 ms).",
+            "because the exchange of gradients takes 50 % of a step (6 ms of 12 ms).",
             "fewer exchanges (compare them with --batch-sizes 256,1024).",
         ),
         (
             step(12, {"chief": 0.1, "worker:0": 0.9}, exchange=1, compute=5, wait=6),
-            "because waiting for the slowest worker takes 50 % of a step (6.00 ms of 12 ms), and "
+            "because waiting for the slowest worker takes 50 % of a step (6 ms of 12 ms), and "
             "worker:0 is the last in 90 % of the steps.",
             "Look at what else runs on the cores of worker:0",
         ),
