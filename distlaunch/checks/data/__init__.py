@@ -83,11 +83,13 @@ class Dataset:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is read from recorded files of this machine."""
-        return bool(self.files) and _REMOTE.match(self.pattern) is None
+        """Whether it is read from files of this machine."""
+        return bool(self.pattern) and _REMOTE.match(self.pattern) is None
 
     def is_unchanged(self, project: Path) -> bool:
-        """Whether its pattern matches the same files, with the same sizes and times."""
+        """Whether the files of records that its pattern matches have the same sizes and times."""
+        if self.kind != "records":
+            return True  # the run recorded none
         current = set()
         for match in glob.glob(self.pattern, root_dir=project):  # noqa: PTH207
             path = Path(os.path.normpath(project / match))
@@ -245,7 +247,7 @@ class DataLocation:
         is_written = is_absolute and (folder in self.text or str(self.launch.folder) in self.text)
         if is_written or not all(map(self._paths_in_project, dataset.files)):
             return self._on_this_machine(dataset.pattern, folder, is_written=is_written)
-        if any(map(self._is_included, dataset.files)):
+        if not dataset.files or any(map(self._is_included, dataset.files)):
             return None
         return self._not_in_image(dataset)
 

@@ -327,9 +327,13 @@ def test_stops_and_kills_leave_the_weights_of_an_undisturbed_run(tensorflow, tmp
 
 def test_tasks_that_differ_are_refused_with_the_line_to_change(tensorflow, tmp_path):
     make_project(HERE / "differing_script.py", tmp_path / "project")
-    out = launch(tensorflow, tmp_path / "project").out
-    printed = dict(re.findall(r"^chief +\| ([A-Z][a-z ]+): (.*)$", out, re.MULTILINE))
-    assert re.findall(r"^worker:0 +\| Alone: (.*)$", out, re.MULTILINE) == [printed["Alone"]]
+    launch(tensorflow, tmp_path / "project")
+    logs = tmp_path / "project/job/task-logs/attempt-1"  # an error of both is shown once
+    printed, of_worker = (
+        dict(re.findall(r"^([A-Z][a-z ]+): (.*)$", (logs / name).read_text(), re.MULTILINE))
+        for name in ("chief.log", "worker-0.log")
+    )
+    assert of_worker["Alone"] == printed["Alone"]
     script = "differing_script.py, line"
     for name, problem, line in (
         ("Unseeded", f"data of fit() ({script} 57) differ on chief and worker:0", "56 (no seed)"),
