@@ -104,7 +104,7 @@ class ProgressView:
         elif isinstance(event, JobChanged):
             self._log_state(event)
         elif isinstance(event, JobFailed):
-            text = event.report.text(with_lines=event.shows_lines)
+            text = event.report.text(with_lines=event.shows_lines, with_task=event.names_task)
             if text:
                 self.console.log(text, "error")
         elif isinstance(event, Trained):
