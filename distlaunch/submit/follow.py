@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.engines.api import JobState, LogSelection, read_summary
+from distlaunch.engines.vertex.client import is_loopback
 from distlaunch.errors import EXIT_INTERRUPTED, EXIT_JOB_FAILED, EngineError
 from distlaunch.events import JobFailed, Notice
 from distlaunch.submit.launcher import job_goes_on
@@ -58,7 +59,7 @@ def follow_launch(
             sleep=view.wait,
             max_wait=_wait_limit(launched, options.max_wait),
         )
-        view.cost = lambda: _cost_so_far(follower)  # noqa: B023 - the newest
+        _show_cost(launcher.engine, follower, view)
         try:
             with job_goes_on(launched.record):
                 view.stream(follower)
@@ -77,7 +78,7 @@ def follow_launch(
 def follow_job(engine: Engine, job: JobStatus, view: ProgressView, options: FollowOptions) -> int:
     """Follow a job that exists, and return the exit code."""
     follower = engine.follow(job, options.selection, sleep=view.wait)
-    view.cost = lambda: _cost_so_far(follower)
+    _show_cost(engine, follower, view)
     try:
         view.stream(follower)
     except KeyboardInterrupt:
@@ -104,6 +105,12 @@ def show_failure(engine: Engine, job: JobStatus, view: ProgressView) -> None:
     if report:
         is_shown = report.task is not None and view.is_in_sight(report.task)
         view.handle(JobFailed(report, shows_lines=not is_shown))
+
+
+def _show_cost(engine: Engine, follower: Follower, view: ProgressView) -> None:
+    """Have a job's cost be shown with its figures; at an emulator it has none."""
+    if not is_loopback(engine.endpoint):
+        view.cost = lambda: _cost_so_far(follower)
 
 
 def _cost_so_far(follower: Follower) -> str:
