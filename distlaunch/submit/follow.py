@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,7 @@ def follow_launch(
             sleep=view.wait,
             max_wait=_wait_limit(launched, options.max_wait),
         )
-        _show_cost(launcher.engine, follower, view)
+        view.cost = partial(_cost_so_far, launcher.engine, follower)
         try:
             with job_goes_on(launched.record):
                 view.stream(follower)
@@ -78,7 +79,7 @@ def follow_launch(
 def follow_job(engine: Engine, job: JobStatus, view: ProgressView, options: FollowOptions) -> int:
     """Follow a job that exists, and return the exit code."""
     follower = engine.follow(job, options.selection, sleep=view.wait)
-    _show_cost(engine, follower, view)
+    view.cost = partial(_cost_so_far, engine, follower)
     try:
         view.stream(follower)
     except KeyboardInterrupt:
@@ -107,16 +108,12 @@ def show_failure(engine: Engine, job: JobStatus, view: ProgressView) -> None:
         view.handle(JobFailed(report, shows_lines=not is_shown))
 
 
-def _show_cost(engine: Engine, follower: Follower, view: ProgressView) -> None:
-    """Have a job's cost be shown with its figures; at an emulator it has none."""
-    if not is_loopback(engine.endpoint):
-        view.cost = lambda: _cost_so_far(follower)
-
-
-def _cost_so_far(follower: Follower) -> str:
-    """Return the cost of a job so far in words, empty if it is not known."""
+def _cost_so_far(engine: Engine, follower: Follower) -> str:
+    """Return the cost of a job so far in words, empty if it is not known or an emulator's."""
     from distlaunch.price import cost_so_far, describe_amount
 
+    if is_loopback(engine.endpoint):
+        return ""
     cost = cost_so_far(follower.status, Path.cwd())
     return f"{describe_amount(cost)} so far" if cost else ""
 
