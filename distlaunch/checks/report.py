@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _INDENT = " " * 11
 _CHANGED = "differs from the one that 'init' writes"
-_EMULATED = "checks of project, bucket and quotas skipped: the endpoint is an emulator"
+_EMULATED = "an emulator, which bills nothing; checks of project, bucket and quotas skipped"
 _COLOURS: dict[Severity, int] = {"error": RED, "warning": YELLOW}
 
 

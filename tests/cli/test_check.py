@@ -108,7 +108,7 @@ def test_at_an_emulator_one_line_names_the_checks_that_were_skipped(check, offli
     done = check(*words)
     assert done.code == 0
     assert [line for line in done.out.splitlines() if "skipped" in line] == [
-        "cloud      checks of project, bucket and quotas skipped: the endpoint is an emulator"
+        "cloud      an emulator, which bills nothing; checks of project, bucket and quotas skipped"
     ]
     assert json.loads(check(*words, "--json").out) == json.loads(offline("--json").out)
 
