@@ -83,8 +83,8 @@ class Dataset:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is read from recorded files of this machine."""
-        return bool(self.files) and _REMOTE.match(self.pattern) is None
+        """Whether it is read from files of this machine that are recorded."""
+        return self.kind == "records" and _REMOTE.match(self.pattern) is None
 
     def is_unchanged(self, project: Path) -> bool:
         """Whether its pattern matches the same files, with the same sizes and times."""
