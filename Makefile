@@ -41,6 +41,7 @@ demo: $(VENV)/.demo ## Train the starter model: a chief and a worker on this mac
 	@rm -rf build/demo
 	@$(BIN)/distlaunch init build/demo/digits
 	@cd build/demo/digits && "$(CURDIR)/$(BIN)/distlaunch" local --workers 2
+	@echo "now: . $(BIN)/activate; cd build/demo/digits"
 
 test: $(VENV)/.test ## Run all tests
 	@$(PYTEST)

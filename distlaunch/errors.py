@@ -77,7 +77,9 @@ class DistlaunchError(Exception):
         where: str = "",
         remedy: str = "",
         problems: Iterable[Diagnostic] = (),
+        hint: str = "",  # a line after all problems
     ) -> None:
+        self.hint = hint
         self.problems = tuple(problems) or (Diagnostic(what, remedy, where),)
         first = self.problems[0]
         self.where, self.what, self.remedy = first.where, first.what, first.remedy

@@ -52,20 +52,18 @@ class FailureReport:
     def of(
         cls, task: str | None, cause: Cause | None, lines: Sequence[str], log: str | None = None
     ) -> FailureReport:
-        """Return the report of a task with a cause, if that is known."""
+        """Return the report of a task with a cause: without a known one, its last error line."""
+        error = next(filter(None, map(_PROGRAM_ERROR.match, reversed(lines))), None)
+        cause = cause or (Cause(error[1][:_MAX_LINE], "") if error else None)
         kept = tuple(line for line in lines if line.strip())[-KEPT_LINES:]
-        return cls(task, cause and cause.reason, cause and cause.remedy, kept, log)
+        return cls(task, cause and cause.reason, (cause and cause.remedy) or None, kept, log)
 
     def text(self, *, with_lines: bool, with_task: bool = True) -> str:
-        """Return it as a block of lines, empty if nothing is known.
-
-        Without its lines, which were shown, a reason that is one of them is left out too.
-        """
-        is_shown = not with_lines and any(self.reason in line for line in self.lines if self.reason)
+        """Return it as a block of lines, empty if nothing is known."""
         quoted = [f"the last lines of {self.task}:", *self.lines]
         rows = [
             f"{self.task} failed first" if with_task and self.task else "",
-            f"reason: {self.reason}" if self.reason and not is_shown else "",
+            f"reason: {self.reason}" if self.reason else "",
             f"next: {self.remedy}" if self.remedy else "",
             *(quoted if with_lines and self.lines else ()),
             f"full log: {self.log}" if with_task and self.log else "",
@@ -73,6 +71,8 @@ class FailureReport:
         return "\n".join(filter(None, rows))
 
 
+# What a program, such as the trainer, reports of itself.
+_PROGRAM_ERROR = re.compile(r"\S+: error: (\S.*)")
 # A line with which a program ends that fails.
 ERROR_LINE = re.compile(
     r"^\S*\berror: |\b\w*(Error|Exception)\b(: |$)|stopped by a signal|lost its peers"

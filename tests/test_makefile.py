@@ -91,6 +91,13 @@ def test_missing_python_is_reported_in_one_line(folder, line):
     assert not (folder / ".venv" / "bin" / "pip").exists()
 
 
+def test_demo_ends_with_the_way_to_its_project(folder):
+    stamp(folder)
+    script(folder / ".venv" / "bin" / "distlaunch", "mkdir -p build/demo/digits")
+    [line] = make(folder, "demo").stdout.splitlines()
+    assert line == "now: . .venv/bin/activate; cd build/demo/digits"
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("changed", ["pyproject.toml", "requirements/{}.txt"])
 def test_locked_versions_are_installed_again_when_dependencies_change(folder, target, changed):

@@ -40,7 +40,7 @@ def test_each_option_of_the_trainer_and_each_key_of_the_job_file_has_a_row():
 
     options = anchored(reference.trainer_options())
     assert options | {"--help", "--no-resume", "--no-tf32"} == option_names() - {"-h"}
-    rows = dict(re.findall(r"\| `(\S+)` \| .+<br>\*(.+)\* \|\n", reference.job_keys()))
+    rows = dict(re.findall(r"\| `(\S+)`\{ #\1 \} \| .+<br>\*(.+)\* \|\n", reference.job_keys()))
     sections = [schema(), *schema()["$defs"].values()]
     keys = {key for section in sections for key in section["properties"]}
     assert {path.rpartition(".")[2] for path in rows} == keys

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from distlaunch.checks import source_location, trainer
+from distlaunch.checks.problem import more_about
 from distlaunch.checks.project import imports
 from distlaunch.checks.project.image_runtime import ImageRuntime
 from distlaunch.checks.project.requirements import ImageRequirements
@@ -47,13 +48,14 @@ def check_project(launch: LaunchRequest) -> tuple[tuple[Problem, ...], bool]:
     """
     bundled = trainer.find_trainer(launch)
     problems = source_location.locate(_problems(launch, bundled), launch)
-    errors = [
-        Diagnostic(each.what, f"{each.remedy} [{each.code}]", each.where)
-        for each in problems
-        if each.severity == "error"
-    ]
+    errors = [each for each in problems if each.severity == "error"]
     if errors:
-        raise ProjectError(problems=errors)
+        raise ProjectError(
+            hint=more_about(errors),
+            problems=[
+                Diagnostic(each.what, f"{each.remedy} [{each.code}]", each.where) for each in errors
+            ],
+        )
     return problems, bundled is not None or launch.job.is_script
 
 

@@ -23,6 +23,7 @@ from distlaunch.checks import (
 from distlaunch.checks.image_check import check_image
 from distlaunch.checks.problem import error
 from distlaunch.checks.project import fit_calls, gpus, image_runtime, imports, requirements
+from distlaunch.checks.project.image_runtime import ImageRuntime, OwnDockerfile
 from distlaunch.checks.report import Report
 from distlaunch.errors import GoogleError, JobFileError
 from distlaunch.image.cloud_build import API
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
+    from distlaunch.checks.data import DataPlan
     from distlaunch.checks.problem import Problem
-    from distlaunch.checks.project.image_runtime import ImageRuntime
     from distlaunch.checks.trainer import Trainer
     from distlaunch.engines.vertex.client import Session
     from distlaunch.job.launch import LaunchRequest
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from distlaunch.job.vertex.view import JobRequest
 
 _REGISTRY_TIMEOUT = 8.0  # seconds for all look-ups of the bases, and for those of the image
+_ARGS_OF_IMAGE = ("args", "not checked: the program is in the image")
 _FIRST_LINE = "training begins with the line 'chief | strategy: …', after the image is pulled"
 
 
@@ -98,6 +100,9 @@ def run_checks(
         if image.files is not None:
             plan, data_problems = data.check_data(launch, request, bundled, image.files, runtime)
             problems += data_problems
+    elif launch.job.image.uri and bundled:
+        plan, code_problems = _check_code_of_named_image(launch, bundled)
+        problems += code_problems
     full_build = image.plan is None or image.plan.strategy == BuildStrategy.CLOUD_BUILD
     problems += [each for each in cloud.result() if full_build or each.where != API]
     return Report(
@@ -112,7 +117,20 @@ def run_checks(
         first_line=_FIRST_LINE if bundled else "",
         is_emulated=launch.is_for_emulator,
         changed_task=bundled.changed_task if bundled else "",
+        notes=() if bundled or not launch.job.image.uri else (_ARGS_OF_IMAGE,),
     )
+
+
+def _check_code_of_named_image(
+    launch: LaunchRequest, bundled: Trainer
+) -> tuple[DataPlan | None, list[Problem]]:
+    """Return what is known of the data, and warnings: the image may have other code and files."""
+    job = launch.job
+    launch = replace(launch, job=replace(job, image=replace(job.image, uri=None)))
+    unknown = ImageRuntime(None, None, is_plain=False, own=OwnDockerfile("", ""))
+    plan, problems = data.check_data(launch, job_request(launch), bundled, (), unknown)
+    problems += trainer.code_problems(bundled, job, launch.folder)
+    return plan, [replace(problem, severity="warning") for problem in problems]
 
 
 def _offers(

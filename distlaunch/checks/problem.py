@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from distlaunch.documentation import code_url
 from distlaunch.errors import Diagnostic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Severity = Literal["error", "warning"]
 
@@ -27,6 +30,12 @@ class Problem(Diagnostic):
         """Return it as plain data."""
         names = ("code", "severity", "where", "what", "remedy")
         return {name: getattr(self, name) for name in names} | {"url": code_url(self.code)}
+
+
+def more_about(problems: Iterable[Problem]) -> str:
+    """Return a line with the command that explains a problem: an error, and no placeholder."""
+    first = min(problems, key=lambda each: (each.severity != "error", "placeholder" in each.code))
+    return f"more about a problem: distlaunch docs {first.code}"
 
 
 def error(code: str, where: str, what: str, remedy: str) -> Problem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from distlaunch.checks.problem import error
+from distlaunch.checks.problem import error, more_about
 from distlaunch.price import format_options
 from distlaunch.text import plural
 from distlaunch.ui.console import GREEN, RED, YELLOW
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _INDENT = " " * 11
 _CHANGED = "differs from the one that 'init' writes"
-_EMULATED = "checks of project, bucket and quotas skipped: the endpoint is an emulator"
+_EMULATED = "an emulator, which bills nothing; checks of project, bucket and quotas skipped"
 _COLOURS: dict[Severity, int] = {"error": RED, "warning": YELLOW}
 
 
@@ -55,7 +55,12 @@ class Report:
     @property
     def is_ready(self) -> bool:
         """Whether no error keeps the job from being submitted."""
-        return all(problem.severity != "error" for problem in self.problems)
+        return not self.errors
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        """The problems that keep the job from being submitted."""
+        return tuple(problem for problem in self.problems if problem.severity == "error")
 
     def as_json(self) -> dict[str, Any]:
         """Return the object of ``--json``; docs/do/check.md describes the keys."""
@@ -135,8 +140,7 @@ def format_report(report: Report, paint: Callable[[str, int], str]) -> list[str 
     if report.offers:
         parts += [format_options(report.offers), ""]
     if problems:
-        more = f"more about a problem: distlaunch docs {report.problems[0].code}"
-        return [*parts, *problems, "", verdict, more]
+        return [*parts, *problems, "", verdict, more_about(report.problems)]
     return [*parts, verdict]
 
 

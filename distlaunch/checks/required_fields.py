@@ -33,6 +33,7 @@ _YOUR_BUCKET = (
 _YOUR_REPOSITORY = (
     "run 'distlaunch setup', or write your own ('gcloud artifacts repositories list' prints them)"
 )
+_ANY_IMAGE = "add --image any/image:1: an emulator with --run-with process ignores it"
 _REPOSITORY_PARTS = ("PROJECT", "REPOSITORY", "NAME")  # of an image in Artifact Registry
 _CONTAINER_REGISTRY = re.compile(r"([a-z]+\.)?gcr\.io")
 
@@ -61,9 +62,10 @@ def placeholders(job: Job, *, of_account: bool = True) -> Iterator[Problem]:
         (_BUCKET, "bucket", job.bucket, _MY_BUCKET, f"{_YOUR_BUCKET}, or --set bucket=gs://NAME"),
     )
     override = "--set image.repository=…"
+    build = f"{_YOUR_REPOSITORY}, or {override}" if of_account else _ANY_IMAGE
     images = (
         (_IMAGE, "image.uri", job.image.uri, _IN_PROJECT, f"{_YOUR_REPOSITORY}, or --image URI"),
-        (_IMAGE, "image.repository", repository, _IN_PROJECT, f"{_YOUR_REPOSITORY}, or {override}"),
+        (_IMAGE, "image.repository", repository, _IN_PROJECT, build),
     )
     for code, key, value, pattern, remedy in (*(account if of_account else ()), *images):
         if value and re.fullmatch(pattern, value):

@@ -192,6 +192,8 @@ def _report_error(error: Exception) -> int:
     if isinstance(error, DistlaunchError):
         for line in error.lines:
             _print_error(line)
+        if error.hint:
+            _print(f"distlaunch: {error.hint}")
         return error.exit_code
     kind, text = type(error).__name__, " ".join(str(error).split())
     _print_error(f"unexpected error ({kind}: {text}); run again with --debug for its traceback")

@@ -284,6 +284,7 @@ def _container(job: Job | None, program: TaskProgram, console: Console) -> TaskP
 def check_here(console: Console, job: Job, words: Sequence[str], overrides: Sequence[str]) -> bool:
     """Check a project's code before it runs here; return whether the trainer package trains."""
     from distlaunch.checks.local_run import check_project
+    from distlaunch.checks.problem import more_about
     from distlaunch.job.launch import LaunchRequest
 
     job = replace(job, args=(*job.args, *words))
@@ -291,4 +292,6 @@ def check_here(console: Console, job: Job, words: Sequence[str], overrides: Sequ
     problems, is_trainer = check_project(launch)
     for problem in problems:
         console.log(f"{problem.line} [{problem.code}]", problem.severity)
+    if problems:
+        console.log(more_about(problems))
     return is_trainer

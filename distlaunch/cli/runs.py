@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -206,7 +207,8 @@ def fetch(
 ) -> None:
     """Download the model, checkpoints or logs of a job; the same command again resumes.
 
-    Checksums are verified. The files of a local run are copied.
+    Without RUN or JOB it is the newest job, without jobs the newest local run. Checksums are
+    verified. The files of a local run are copied.
     """
     from distlaunch import files
     from distlaunch.engines.vertex.engine import VertexEngine
@@ -214,7 +216,7 @@ def fetch(
     from distlaunch.runs.fetch import copy_folder, fetch_folder
     from distlaunch.text import plural
 
-    (view, engine), console = find(locator, name), settings.console()
+    (view, engine), console = find(locator, name, is_job_first=True), settings.console()
     if view.job_dir is None:
         raise DistlaunchError(f"{view.id}: the job has no job folder")
     folder = view.job_dir.rstrip("/") + ("" if part == "all" else f"/{part}")
@@ -236,11 +238,16 @@ def fetch(
         console.progress("")
     else:
         fetched = copy_folder(Path(folder), target)
+    if not fetched.files:
+        raise DistlaunchError(f"{folder}: no files are there; {view.id} is {view.state}")
     if as_json:
         facts = {"id": view.id, "source": folder, "output": str(target)}
         show_json(facts | {"files": fetched.files, "new_bytes": fetched.new_bytes})
     else:
         show(f"{target}: {plural(fetched.files, 'file')}, {display.size(fetched.new_bytes)} new")
+        model = (target / MODEL if part == "all" else target) / "model.keras"
+        if part in ("all", MODEL) and model.is_file():
+            console.log(f"next: keras.saving.load_model({json.dumps(model.as_posix())})")
 
 
 def _default_folder(name: str, part: str) -> Path:
@@ -253,11 +260,11 @@ def _default_folder(name: str, part: str) -> Path:
 
 
 def find(
-    locator: JobLocator, name: str | None, *, whole: bool = False
+    locator: JobLocator, name: str | None, *, whole: bool = False, is_job_first: bool = False
 ) -> tuple[RunView, Engine | None]:
     """Return a local run or a job by name, by default the newest of this folder.
 
-    With a job comes its engine.
+    That is the newest job if there is one and `is_job_first`. With a job comes its engine.
     """
     from distlaunch.local.run_folder import find_run
     from distlaunch.runs.view import local_runs, view_job, view_job_whole, view_run
@@ -271,7 +278,8 @@ def find(
         runs, record = local_runs(project), records.find(None)
         if not runs and record is None:
             raise DistlaunchError("no local runs and no jobs here; 'distlaunch local' makes a run")
-        if runs and (record is None or (runs[0].started or "") >= record.time):
+        is_run_newer = runs and (record is None or (runs[0].started or "") >= record.time)
+        if is_run_newer and not (record and is_job_first):
             run = runs[0]
     if run:
         return run, None

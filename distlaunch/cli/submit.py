@@ -199,17 +199,22 @@ def check_launch(
 
     Without a verdict the report is followed by an error.
     """
+    from distlaunch.checks import cost_limit, required_fields
+
     for note in notes:
         console.log(note, "warning")
     report = _check(launch, options, engine)
     _show_report(console, report, has_verdict=has_verdict)
-    if not launch.job.is_on_slurm:
+    if not launch.job.is_on_slurm and not launch.is_for_emulator:
         _show_forecast(console, launch, options)
     if report.is_ready:
         return report
     if options.as_json:
         console.result(json.dumps({"event": "refused", **report.as_json()}, ensure_ascii=False))
-    insist = "" if options.no_check else "; use --no-check to submit anyway"
+    lasting = [*required_fields.problems(launch), *cost_limit.problems(launch, report.choices)]
+    is_lasting = {problem.code for problem in lasting} & {each.code for each in report.errors}
+    can_insist = not options.no_check and not is_lasting
+    insist = "; use --no-check to submit anyway" if can_insist else ""
     console.log(f"nothing was built or submitted{insist}", "error")
     return None
 
@@ -225,6 +230,7 @@ def _check(launch: LaunchRequest, options: SubmitOptions, engine: Engine | None)
 
 def _show_report(console: Console, report: Report, *, has_verdict: bool) -> None:
     """Print the plan, then the problems, the gravest last, and the verdict if there is one."""
+    from distlaunch.checks.problem import more_about
     from distlaunch.checks.report import format_plan, format_verdict
 
     console.log(format_plan(report))
@@ -232,6 +238,8 @@ def _show_report(console: Console, report: Report, *, has_verdict: bool) -> None
         console.log(f"{problem.line} [{problem.code}]", problem.severity)
     if has_verdict or not report.is_ready:
         console.log(format_verdict(report))
+    if report.problems:
+        console.log(more_about(report.problems))
 
 
 def _show_forecast(console: Console, launch: LaunchRequest, options: SubmitOptions) -> None:

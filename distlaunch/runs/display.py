@@ -173,7 +173,7 @@ def _job_row(view: RunView) -> tuple[str, ...]:
         coloured_state(view.state),
         ago(view.created),
         duration((view.waited or 0.0) + (view.seconds or 0.0)),
-        describe_amount(view.cost, is_short=True) if view.cost else _ABSENT,
+        _ABSENT if view.is_emulated or not view.cost else describe_amount(view.cost, is_short=True),
     )
 
 
@@ -251,6 +251,8 @@ def _cost(view: RunView) -> str:
     from distlaunch.price import describe_amount
 
     cost = view.cost
+    if cost and view.is_emulated:
+        return "nothing: an emulator"
     if view.persistent_resource:
         return f"none: billed with persistent resource {view.persistent_resource}"
     if cost is None:

@@ -47,12 +47,12 @@ def fetch_folder(
 ) -> Fetched:
     """Download the files in ``gs://BUCKET/PATH`` to a folder, resuming what was interrupted.
 
-    `on_progress` is called several times per second. DistlaunchError is raised if there are no
-    files, a name leaves the folder, or one cannot be read or written.
+    `on_progress` is called several times per second. DistlaunchError is raised if a file's name
+    leaves the folder, or one cannot be read or written.
     """
     blobs = storage.list_files(session, uri)
     if not blobs:
-        raise DistlaunchError(f"{uri}: no files are there")
+        return Fetched(0, 0)
     prefix = uri.removeprefix("gs://").partition("/")[2].rstrip("/")
     paths = [_path_in(output, blob.name.removeprefix(prefix).lstrip("/")) for blob in blobs]
     downloads = _Downloads(session, list(zip(blobs, paths, strict=True)))
@@ -107,9 +107,9 @@ class _Downloads:
 
 def copy_folder(source: Path, output: Path) -> Fetched:
     """Copy the files of a local run; DistlaunchError is raised if that fails."""
-    if not source.is_dir():
-        raise DistlaunchError(f"{source}: no files are there")
     sources = [path for path in source.rglob("*") if path.is_file()]
+    if not sources:
+        return Fetched(0, 0)
     targets = [output / path.relative_to(source) for path in sources]
     new_bytes = 0
     with _writing(output, targets):

@@ -71,6 +71,11 @@ class RunView:
         return asdict(self)
 
     @property
+    def is_emulated(self) -> bool:
+        """Whether it is a job of an emulator: no other endpoint is plain HTTP."""
+        return (self.endpoint or "").startswith("http://")
+
+    @property
     def facts(self) -> Summary:
         """The facts of its summary."""
         return Summary.parse(self.summary)

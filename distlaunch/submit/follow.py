@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.engines.api import JobState, LogSelection, read_summary
+from distlaunch.engines.vertex.client import is_loopback
 from distlaunch.errors import EXIT_INTERRUPTED, EXIT_JOB_FAILED, EngineError
 from distlaunch.events import JobFailed, Notice
 from distlaunch.submit.launcher import job_goes_on
@@ -58,7 +60,7 @@ def follow_launch(
             sleep=view.wait,
             max_wait=_wait_limit(launched, options.max_wait),
         )
-        view.cost = lambda: _cost_so_far(follower)  # noqa: B023 - the newest
+        view.cost = partial(_cost_so_far, launcher.engine, follower)
         try:
             with job_goes_on(launched.record):
                 view.stream(follower)
@@ -77,7 +79,7 @@ def follow_launch(
 def follow_job(engine: Engine, job: JobStatus, view: ProgressView, options: FollowOptions) -> int:
     """Follow a job that exists, and return the exit code."""
     follower = engine.follow(job, options.selection, sleep=view.wait)
-    view.cost = lambda: _cost_so_far(follower)
+    view.cost = partial(_cost_so_far, engine, follower)
     try:
         view.stream(follower)
     except KeyboardInterrupt:
@@ -106,10 +108,12 @@ def show_failure(engine: Engine, job: JobStatus, view: ProgressView) -> None:
         view.handle(JobFailed(report, shows_lines=not is_shown))
 
 
-def _cost_so_far(follower: Follower) -> str:
-    """Return the cost of a job so far in words, empty if it is not known."""
+def _cost_so_far(engine: Engine, follower: Follower) -> str:
+    """Return the cost of a job so far in words, empty if it is not known or an emulator's."""
     from distlaunch.price import cost_so_far, describe_amount
 
+    if is_loopback(engine.endpoint):
+        return ""
     cost = cost_so_far(follower.status, Path.cwd())
     return f"{describe_amount(cost)} so far" if cost else ""
 

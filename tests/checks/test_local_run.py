@@ -118,7 +118,9 @@ def test_a_run_is_refused_before_it_starts(bundled, monkeypatch, capsys, words, 
     error = capsys.readouterr().err
     assert line in error
     assert ("learning_rate" in error) == (words[0] == "tune")  # it concerns no plain run
-    assert error.endswith("[argument-unknown]\n")
+    assert error.endswith(
+        "[argument-unknown]\ndistlaunch: more about a problem: distlaunch docs argument-unknown\n"
+    )
     assert not (bundled.folder / ".distlaunch").exists()
 
 

@@ -46,6 +46,17 @@ def test_arguments_of_a_changed_trainer_are_reported_as_not_checked(bundled):
     assert f"args       {line}" in format_plan(changed).splitlines()
 
 
+def test_the_code_here_of_a_named_image_is_checked_with_warnings(whole):
+    named = report(whole, IMAGE, "args=[--odd]")
+    severities = {each.code: each.severity for each in named.problems}
+    assert severities["argument-unknown"] == "warning"
+    assert "\ndata       1,437 examples in 5 files\n" in format_plan(named)
+    assert "\nargs " not in format_plan(named)
+    (whole.folder / "trainer/task.py").unlink()
+    line = "args       not checked: the program is in the image"
+    assert line in format_plan(report(whole, IMAGE, "args=[--odd]")).splitlines()
+
+
 def test_a_catalogue_is_read_from_the_folder_or_the_option(plain):
     assert "accelerator-count" in codes(plain, IMAGE, GPUS)
     own = plain.folder / "mine.yaml"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from distlaunch.checks import image_check
 from distlaunch.checks.cloud.context import no_credentials, not_checked
+from distlaunch.checks.problem import Problem, more_about
 from distlaunch.checks.project import requirements
 from distlaunch.checks.project.image_runtime import ImageRuntime
 from distlaunch.checks.report import unreadable_as_json
@@ -89,3 +90,10 @@ def test_the_setting_of_a_registry_is_not_found_in_its_text():
             patch.setattr(image_check, "plan_image", lambda *_, r=replies, **__: raising(next(r)))
             first, *_ = image_check.check_image(LaunchRequest(FOLDER, job)).problems
         assert first.where == where
+
+
+def test_the_problem_to_read_about_is_an_error_and_no_placeholder():
+    texts = ("what", "remedy", "where")
+    problems = [Problem(*texts, "placeholder-bucket"), Problem(*texts, "image-large", "warning")]
+    assert more_about(problems).endswith(" docs placeholder-bucket")
+    assert more_about([*problems, Problem(*texts, "no-region")]).endswith(" docs no-region")

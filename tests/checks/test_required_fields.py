@@ -73,5 +73,7 @@ def test_an_emulator_accepts_placeholders_of_an_account_but_not_of_an_image():
     job = replace(job, image=Image(repository="h/my-project/digits"))
     image = ("placeholder-repository", "image.repository")
     assert summary(job, endpoint=EMULATOR) == [image]
+    [problem] = problems(LaunchRequest(Path(), job, endpoint=EMULATOR))
+    assert problem.remedy.startswith("add --image any/image:1: ")
     keys = ["project", "service_account", "bucket", "image.repository"]
     assert [problem.where for problem in placeholders(job)] == keys

@@ -108,7 +108,7 @@ def test_at_an_emulator_one_line_names_the_checks_that_were_skipped(check, offli
     done = check(*words)
     assert done.code == 0
     assert [line for line in done.out.splitlines() if "skipped" in line] == [
-        "cloud      checks of project, bucket and quotas skipped: the endpoint is an emulator"
+        "cloud      an emulator, which bills nothing; checks of project, bucket and quotas skipped"
     ]
     assert json.loads(check(*words, "--json").out) == json.loads(offline("--json").out)
 
@@ -138,6 +138,7 @@ def test_submit_refuses_what_check_refuses_and_creates_nothing(check, project):
     assert "distlaunch: error: --set cluster.workers.accelerator.count: " in done.err
     assert "[accelerator-count]" in done.err
     assert "nothing was built or submitted; use --no-check to submit anyway" in done.err
+    assert done.err.count("more about a problem: distlaunch docs accelerator-count\n") == 1
     assert json.loads(as_json.out)["event"] == "refused"
     assert "accelerator-count" in problems(as_json)
 
@@ -186,6 +187,7 @@ def test_a_job_that_may_cost_more_than_allowed_is_refused(offline, check):
     assert "error      --max-cost: the price for its timeout of 10 h is " in refused.out
     assert "above 20.00 USD\n           add --fit-timeout for " in refused.out
     assert offline("--max-cost=1000").code == 0
+    assert check("--max-cost=20", command="submit").err.endswith("nothing was built or submitted\n")
     insisting = check("--no-check", "--detach", "--max-cost=20", command="submit")
     assert insisting.code == 1
     assert "[max-cost-exceeded]" in insisting.err

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
 from distlaunch import documentation
 
-TOPICS = {"index": "index.html", "no-project": "look-up/check-codes.html#no-project"}
+TOPICS = {
+    "index": "index.html",
+    "no-project": "look-up/check-codes.html#no-project",
+    "exit-codes": "look-up/exit-codes.html",
+    "epochs": "look-up/trainer-options.html#epochs",
+}
 
 
 @pytest.fixture
@@ -22,7 +28,15 @@ def opened(monkeypatch, tmp_path) -> list[str]:
     return addresses
 
 
-@pytest.mark.parametrize(("words", "topic"), [((), "index"), (("no-project",), "no-project")])
+@pytest.mark.parametrize(
+    ("words", "topic"),
+    [
+        ((), "index"),
+        (("no-project",), "no-project"),
+        (("exit", "codes"), "exit-codes"),
+        (("--epochs",), "epochs"),
+    ],
+)
 def test_a_page_is_opened_and_its_address_printed(run, tmp_path, opened, words, topic):
     address = f"{tmp_path.as_uri()}/site/{TOPICS[topic]}"
     done = run("docs", *words)
@@ -34,7 +48,7 @@ def test_an_unknown_topic_is_refused_with_a_close_one(run, opened):
     done = run("docs", "no-projct")
     assert (done.code, opened) == (2, [])
     assert done.err.endswith(": no page on 'no-projct'; did you mean 'no-project'?\n")
-    assert run("docs", "x").err.endswith("expected a page, a check code or a command\n")
+    assert run("docs", "x").err.endswith(" an option or a key of the job file\n")
 
 
 def test_without_an_installed_site_the_pages_are_online(run, tmp_path, opened):
@@ -42,3 +56,15 @@ def test_without_an_installed_site_the_pages_are_online(run, tmp_path, opened):
     assert run("docs").out == f"{documentation.SITE}\n"
     assert documentation.SITE in run("--help").out
     assert run("docs", "no project").out == f"{documentation.SITE}?q=no%20project\n"
+
+
+def test_in_a_checkout_without_a_site_topics_are_validated(
+    run, opened, monkeypatch, tmp_path, checkout
+):
+    shutil.copytree(checkout / "docs", tmp_path / "docs")
+    monkeypatch.setattr(documentation, "_HERE", tmp_path / "distlaunch")
+    assert run("docs", "no-project").out == f"{documentation.code_url('no-project')}\n"
+    assert run("docs", "exit", "codes").out == f"{documentation.SITE}look-up/exit-codes.html\n"
+    refused = run("docs", "foo")
+    assert (refused.code, refused.out) == (2, "")
+    assert len(opened) == 2

@@ -50,8 +50,22 @@ def test_files_of_a_job_are_downloaded_resumed_and_verified(run, cloud, project,
     assert damaged.code == 1
     assert "the checksum is wrong; try again" in damaged.err
     assert run("fetch", "--part", "logs", *options, cwd=project).err == (
-        "distlaunch: error: gs://bucket/digits-1/logs: no files are there\n"
+        "distlaunch: error: gs://bucket/digits-1/logs: no files are there; digits-1 is SUCCEEDED\n"
     )
+
+
+def test_the_newest_job_is_the_default_also_after_a_failed_run(run, project, job, train):
+    failed = train(0.5, 3)
+    done = run("fetch", cwd=project)
+    assert done.out == "fetched/digits-1/model: 1 file, 5 kB new\n"
+    model = "fetched/digits-1/model/model.keras"
+    assert done.err.endswith(f'distlaunch: next: keras.saving.load_model("{model}")\n')
+    folder = project / ".distlaunch/local" / failed / "checkpoints"
+    folder.mkdir()
+    empty = run("fetch", failed, "--part", "checkpoints", cwd=project)
+    line = f"distlaunch: error: {folder}: no files are there; {failed} is FAILED\n"
+    assert (empty.code, empty.out, empty.err) == (1, "", line)
+    assert "it is the newest job" in run("fetch", "--help").out
 
 
 def test_a_download_shows_a_bar_and_ctrl_c_does_not_wait_for_it(run, tmp_path):

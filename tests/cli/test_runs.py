@@ -16,7 +16,7 @@ from json_schemas import load_checked
 
 from distlaunch import files
 from distlaunch.local.run_folder import RunFolder
-from distlaunch.runs.display import whole
+from distlaunch.runs.display import job_listing, whole
 from distlaunch.runs.prune import remove_run
 from distlaunch.runs.record import read_record
 from distlaunch.runs.view import RunView, local_runs
@@ -305,6 +305,7 @@ def test_the_cost_of_a_job_that_has_ended_is_its_whole_cost():
     view = RunView("job", "1", "RUNNING", cost={**cost, "is_estimate": True})
     line = "cost   less than 0.01 USD so far at 0.2 USD an hour (list)"
     assert line in str(whole(view)[0])
+    assert job_listing([view]).rows[1][-1] == "<0.01 USD"
     ended = replace(view, ended="2026-11-21T12:00:00Z", cost={**view.cost, "amount": 1.5})
     assert "cost   about 1.50 USD at 0.2 USD an hour (list)" in str(whole(ended)[0])
 

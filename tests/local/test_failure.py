@@ -27,6 +27,7 @@ def failure_of(out):
         ("bytearray(1 << 60)", "the task ran out of memory", "--batch-size"),
         ("open('a.csv')", "a file is missing: [Errno 2] No such file", "its path"),
         ("sys.exit('the loss is not finite at step 3')", "the loss or a tensor", "learning rate"),
+        ("sys.exit('trainer: error: odd data')", "odd data", None),
         ("raise ValueError('unknown')", None, None),
     ],
 )
@@ -38,6 +39,7 @@ def test_the_first_failed_task_its_reason_and_remedy(statement, reason, remedy, 
     assert (remedy or "") in (failure["remedy"] or "")
     assert (failure["reason"] is None) is (reason is None)
     assert ("reason:" in err) is (reason is not None)
+    assert err.count("full log: ") == 1
 
 
 def test_a_task_that_was_killed_on_request_did_not_run_out_of_memory(run):

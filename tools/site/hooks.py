@@ -33,6 +33,9 @@ PARTS: dict[str, Callable[[], str]] = {
 _ANCHORED = ("look-up/check-codes.md", "look-up/cli.md")
 # The tests' marks of blocks, such as `console long`, which mkdocs does not know.
 _MARKED = re.compile(r"^( *```[a-z]+) [a-z]+$", re.MULTILINE)
+# Pages whose tables have the trainer's options and the keys of the job file.
+_TABLES = ("look-up/trainer-options.md", "look-up/job-file.md")
+_ROW = re.compile('<code id="([^"]+)"')
 _HEADING = re.compile('<h[23] id="([a-z-]+)"')
 _topics: dict[str, str] = {}
 
@@ -44,8 +47,12 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
 
 def on_env(env: object, files: Files, **_: object) -> object:
-    """Note the addresses of commands, check codes and pages; a page comes before a command."""
+    """Note the addresses of all topics: of one name, a page comes first, then a command."""
     pages = [file.page for file in files.documentation_pages() if file.page]
+    for page in pages:
+        for each in _ROW.findall(page.content or "") if page.file.src_uri in _TABLES else ():
+            _topics.setdefault(each, f"{page.url}#{each}")
+            _topics.setdefault(each.rpartition(".")[2], f"{page.url}#{each}")
     for page in pages:
         if page.file.src_uri in _ANCHORED:
             ids = _HEADING.findall(page.content or "")

@@ -71,7 +71,7 @@ def _keys(
         words += ["required"] if key in section.get("required", ()) else []
         if isinstance(defaults[key], str | int):
             words.append(f"default `{json.dumps(defaults[key])}`".replace('"', ""))
-        yield f"`{path}`", f"{escape(value['title'])}<br>*{', '.join(words)}*"
+        yield f"`{path}`{{ #{path} }}", f"{escape(value['title'])}<br>*{', '.join(words)}*"
         for each in nested.keys() - paths:
             paths[each] = path
             yield from _keys(root, each, nested[each], paths)
