@@ -153,7 +153,7 @@ def results(lines: Iterable[str]) -> dict[str, dict[str, float]]:
     for line in lines:
         before, *parts = re.split(r"((?:val_)?(?:loss|accuracy)|learning_rate) (?=[0-9])", line)
         if parts and "{" not in line:
-            numbers = [float(part.partition(" ")[0]) for part in parts[1::2]]
+            numbers = [float(part.partition(" ")[0].rstrip(",")) for part in parts[1::2]]
             found[before.strip()] = dict(zip(parts[::2], numbers, strict=True))
     return found
 
