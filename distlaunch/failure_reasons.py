@@ -157,12 +157,23 @@ KNOWN_CAUSES = (
         "Vertex AI had an internal error, also when it retried the job",
         "submit again with --job-dir of this job, later or in another region",
     ),
-    # the trainer: loss, --check-numerics; Keras: TerminateOnNaN
+    # the trainer: --check-numerics
     _Known(
-        r"\b(nan|infinity or nan|-?inf(inity)?)\b.{0,80}(in the output of|loss|gradient)"
+        r"\b(nan|infinity or nan|-?inf(inity)?)\b.{0,80}in the output of",
+        "an operation gave NaN or infinite numbers",
+        "correct its line of code, or NaN and infinite numbers in the data that it gets",
+    ),
+    _Known(
+        r"(has|given) nan or infinite numbers",
+        "the data have missing or infinite numbers",
+        "fill them in, or leave their rows out",
+    ),
+    # the trainer: the loss; Keras: TerminateOnNaN
+    _Known(
+        r"\b(nan|infinity or nan|-?inf(inity)?)\b.{0,80}(loss|gradient)"
         r"|the loss is not finite|\bloss(es)?\b.{0,20}\bnan\b|invalid loss",
-        "the loss or a tensor became NaN or infinite",
-        "lower the learning rate; --check-numerics names the operation",
+        "the loss became NaN or infinite",
+        "look for NaN in the data, or lower the learning rate; --check-numerics names the cause",
     ),
     # Python, of TensorFlow 1
     _Known(

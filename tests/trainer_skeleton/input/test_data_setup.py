@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from distlaunch_trainer import Arrays, Records
+from distlaunch_trainer import Arrays, Csv, Records
 from distlaunch_trainer.errors import DataError, PlanError
 from distlaunch_trainer.input.data_setup import load_data
 from distlaunch_trainer.options import Settings, parser
@@ -92,6 +92,15 @@ def test_empty_files_among_others_are_a_warning(tmp_path, cluster):
         f"4 of 6 files are empty ({', '.join(paths)} and 1 more): the others hold 1,201 examples",
         f"1 of 2 files is empty ({tmp_path}/validation/0.tfrecord): the others hold 5 examples",
     ]
+
+
+def test_missing_numbers_of_a_csv_file_are_a_warning_and_an_error_of_check_numerics(tmp_path):
+    (tmp_path / "a.csv").write_text("size,y\n1,0\n,1\n")
+    data = Csv(f"{tmp_path}/a.csv", "y")
+    _, warnings = deal(data)
+    assert warnings[0].startswith(f"{tmp_path}/a.csv line 3, column size: 1 of 2 numbers are")
+    with pytest.raises(DataError, match=r"^x\['size'\] has NaN or .* the first is 1 \(from 0\)"):
+        deal(data, "--check-numerics")
 
 
 def test_no_data_are_an_error(tmp_path, cluster):

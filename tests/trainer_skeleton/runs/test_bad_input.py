@@ -23,6 +23,11 @@ CASES = [
         MODEL,
         {"return model": "return 3"},
     ),
+    (
+        "/kernel is NaN or infinite before the training: see its initializer, or where it was",
+        MODEL,
+        {"return model": "model.weights[0].assign(model.weights[0] / 0)\n    return model"},
+    ),
     ("SyntaxError: invalid syntax (trainer/model.py, line", MODEL, {"model()": "model("}),
     (
         "callbacks have to be a list of Keras callbacks, got ",

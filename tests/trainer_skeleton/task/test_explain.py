@@ -139,14 +139,21 @@ def test_out_of_memory_gives_tensor_device_and_remedy(text, reason):
     )
 
 
+_OF_COMPILE = (
+    "the loss, loss_weights or metrics of model.compile() in trainer/model.py do not fit the "
+    "model's outputs and the labels: "
+)
+
+
 def test_invalid_argument_of_compile_names_compile_and_not_the_data():
     model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)])
     model.compile("adam", "mse", metrics=["acuracy"])
     x, y = np.zeros((3, 4), np.float32), np.zeros((3, 2), np.float32)
     assert model_error(model.compute_metrics, x, y, model(x)) == (
-        "an argument of model.compile() in trainer/model.py is not valid: "
-        "ValueError: Could not interpret metric identifier: acuracy"
+        f"{_OF_COMPILE}ValueError: Could not interpret metric identifier: acuracy"
     )
+    model.compile("adam", "mse", ["mae"])  # the third argument is loss_weights
+    assert model_error(model.compute_loss, x, y, model(x)).startswith(f"{_OF_COMPILE}ValueError: ")
     of_data = "the model does not take what trainer/data.py gives: "
     assert model_error(model, x[:, 1:]).startswith(of_data)
 

@@ -24,6 +24,7 @@ from .loop.evaluator import Evaluator
 from .loop.loop import Loop
 from .loop.saved_weights import restore_weights
 from .loop_choice import create_loop
+from .model.initial_weights import check_weights
 from .model.learning_rate import RateOptions, check_callbacks, resolve_rate_options, set_rates
 from .model.model_build import build_model
 from .model.user_model import (
@@ -189,6 +190,7 @@ class Run(AbstractContextManager):
             spec = data.training.pipeline.data_spec()
         with model_build():
             self._step_notes = build_model(model, spec)
+        check_weights(model)
         return model
 
     def fit(

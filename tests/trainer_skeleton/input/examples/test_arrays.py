@@ -82,3 +82,16 @@ def test_arrays_of_different_lengths_are_refused(cluster):
 def test_batches_are_made_ahead_as_requested(cluster, prefetch, ahead):
     items = Arrays(np.eye(8)).open(cluster, "", InputOptions(prefetch=prefetch))
     assert Pipeline(items, BatchPlan(8, 4)).batches_ahead == ahead
+
+
+def test_check_numerics_names_the_array_and_the_example(cluster):
+    bad = tf.constant([[1.0], [np.nan], [np.inf]])
+    for arrays, name in (
+        (Arrays({"a": np.eye(3), "b": bad}), r"x\['b'\]"),
+        (Arrays(bad, bad), "x"),
+    ):
+        with pytest.raises(
+            DataError, match=rf"^{name} has NaN .* in 2 of 3 .* first is 1 \(from 0"
+        ):
+            arrays.open(cluster, "", InputOptions(check_numerics=True))
+        arrays.open(cluster, "")

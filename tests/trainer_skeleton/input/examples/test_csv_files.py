@@ -90,3 +90,15 @@ def test_tasks_that_see_different_files_are_refused(write):
     cluster = SimpleNamespace(role=Role(), all_equal=lambda _: False)
     with pytest.raises(DataError, match=r"see different files for .* \(chief sees 1\): put"):
         Csv(write(a="x,y\n1,2\n"), "y").open(cluster, "")
+
+
+def test_missing_numbers_are_a_warning_for_each_column(write, cluster):
+    pattern = write(
+        a="n,size,w,kind,y\n1,2,3,,0\n,NA,3,x,1\n1,,,x,1\n", b="n,size,w,kind,y\n,1,1,,1\n"
+    )
+    source = Csv(pattern, "y", sample_weight="w").open(cluster, "")
+    assert [text.rpartition("/")[2].partition(" numbers")[0] for text in source.warnings] == [
+        "a.csv line 3, column n: 2 of 4",
+        "a.csv line 3, column size: 2 of 4",
+        "a.csv line 4, column w: 1 of 4",
+    ]

@@ -106,7 +106,7 @@ def test_examples_seen_goes_on_over_passes(plan, steps):
         (
             (80, 80, 5, 12),
             "5 replicas do not divide the 12 logical shards: use 1, 2, 3, 4, 6, 12 replicas, or "
-            "start a new job with --shards 20",
+            "start a new job with --shards 20 (parts of the data, equally many for each replica)",
         ),
         ((3, 8, 4), "4 replicas are more than the 3 examples: use 3 or fewer"),
         (

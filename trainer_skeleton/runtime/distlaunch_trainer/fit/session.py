@@ -21,6 +21,7 @@ from distlaunch_trainer.loop.callbacks import Callbacks
 from distlaunch_trainer.loop.loop import Loop
 from distlaunch_trainer.loop.loop_options import LoopOptions, StepTools, TaskServices
 from distlaunch_trainer.loop.measurements import Measurements
+from distlaunch_trainer.model.initial_weights import check_weights
 from distlaunch_trainer.options import Settings
 from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.saving.checkpoints import Checkpoints, agreed_state
@@ -119,6 +120,8 @@ class Session:
         if most := keras.config.max_epochs():  # for debugging
             values["epochs"] = min(values["epochs"], most)
         self._calls += 1
+        if model is not self.model:  # it may be trained on after a loss that was NaN
+            check_weights(model)
         self.model = model
         training, validation = self._fit_data(values)
         self.models.warn_of_layers(model)

@@ -51,7 +51,7 @@ class _Setup:
 
     @property
     def input_options(self) -> InputOptions:
-        names = ("cache", "parallel_reads", "parallel_calls", "prefetch")
+        names = ("cache", "parallel_reads", "parallel_calls", "prefetch", "check_numerics")
         return InputOptions(**{name: getattr(self.settings, name) for name in names})
 
     def report_input(
@@ -159,8 +159,8 @@ def load_evaluation_data(
 def _open(setup: _Setup, source: Examples, *, numbered: bool = False) -> ExampleSource:
     options = replace(setup.input_options, numbered=numbered)
     items = source.open(setup.cluster, setup.job_dir, options)
-    if note := items.empty_files_note():
-        setup.report.warn(note)
+    for problem in items.warnings:
+        setup.report.warn(problem)
     return items
 
 

@@ -75,24 +75,20 @@ def user_code(action: str) -> Iterator[None]:
 def model_build() -> Iterator[None]:
     """Raise an error of Keras while it builds a compiled model for the data as a ModelError.
 
-    It names ``compile()`` for an argument of it that is not valid: Keras reads losses and metrics
-    only as it builds the model.
+    It names ``compile()`` for an argument of it: Keras reads losses and metrics only as it builds
+    the model.
     """
     with user_code("the model does not take what trainer/data.py gives"):
         try:
             yield
         except Exception as error:
-            if not _is_of_compile(error):
+            frames = traceback.extract_tb(error.__traceback__)
+            if all(Path(frame.filename).name != "compile_utils.py" for frame in frames):
                 raise
             raise ModelError(
-                f"an argument of model.compile() in trainer/model.py is not valid: {_reason(error)}"
+                "the loss, loss_weights or metrics of model.compile() in trainer/model.py do not "
+                f"fit the model's outputs and the labels: {_reason(error)}"
             ) from error
-
-
-def _is_of_compile(error: Exception) -> bool:
-    """Return whether Keras was building the losses and metrics given to ``compile()``."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return any(f.name == "build" and Path(f.filename).name == "compile_utils.py" for f in frames)
 
 
 def final_message(error: Exception) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -23,6 +24,7 @@ from distlaunch_trainer.input.user_data.same_rows import check_equal, facts_of_a
 from .example_source import DEFAULT, Examples, ExampleSource, InputOptions
 
 Dataset = tf.data.Dataset
+_NAMES = ("x", "y", "sample_weight")
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,9 @@ class ArraySource(ExampleSource):
 
     def __init__(self, arrays: Arrays, options: InputOptions) -> None:
         super().__init__(arrays.class_weight)
-        parts = [_arrays_in(name, getattr(arrays, name)) for name in ("x", "y", "sample_weight")]
+        parts = [_arrays_in(name, getattr(arrays, name)) for name in _NAMES]
+        if options.check_numerics:
+            _check_finite(parts)
         last = max(n for n, part in enumerate(parts) if part is not None)
         with tf.device("CPU"):  # not the first GPU, where a batch alone has its place
             tensors = map_tensors(as_tensor, tuple(parts[: last + 1]))
@@ -109,6 +113,19 @@ def _arrays_in(name: str, value: Any) -> Any:
             f"Arrays takes arrays, and the lists in {name} have different lengths: "
             f"give tf.ragged.constant({name}), see trainer/data.py"
         ) from None
+
+
+def _check_finite(parts: Any) -> None:
+    """Raise a DataError for an array with NaN or infinite numbers; `parts` is (x, y, weights)."""
+    for (number, *keys), array in keras.tree.flatten_with_path(parts):
+        values = np.asarray(array) if hasattr(array, "__array__") else np.zeros(0)
+        if np.issubdtype(values.dtype, np.floating) and not np.isfinite(values).all():
+            rows = np.unique(np.nonzero(~np.isfinite(values))[0])
+            raise DataError(
+                f"{_NAMES[number]}{keys or ''} has NaN or infinite numbers in {len(rows):,} of "
+                f"{len(values):,} examples, the first is {rows[0]} (from 0): fill them in, or "
+                "leave these examples out"
+            )
 
 
 def _is_array(part: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,7 @@ class Csv(Examples):
     An example is ``(features, label)``, the features a dict of one value by column, as
     ``keras.layers.Input((1,))`` takes them. A column is int64 if all its values are whole numbers,
     float32 if all are numbers or missing (NaN), otherwise string. Missing is nothing, NA, N/A, NaN
-    or null.
+    or null; a run warns of missing numbers.
 
     Parameters
     ----------
@@ -86,7 +86,9 @@ class Csv(Examples):
         """Read the files, and check that all tasks see the same; a collective."""
         table = _read_table(self.pattern, self.delimiter)
         check_same_files(table.files, self.pattern, cluster)
-        source = self._arrays(table).open(cluster, fallback_dir, options)
+        arrays = self._arrays(table)
+        source = arrays.open(cluster, fallback_dir, options)
+        source.warnings = list(self._missing(table, arrays))
         source.facts = {"kind": "csv", "pattern": self.pattern}
         return source
 
@@ -96,6 +98,18 @@ class Csv(Examples):
         x = {name: self._column(table, name)[:, np.newaxis] for name in names}
         weights = self._column(table, self.sample_weight) if self.sample_weight else None
         return Arrays(x, self._label(table), weights, self.class_weight)
+
+    def _missing(self, table: _Table, arrays: Arrays) -> Iterator[str]:
+        """Yield a warning for each column with missing numbers."""
+        for name, values in {**arrays.x, self.sample_weight: arrays.sample_weight}.items():
+            if values is None or values.dtype != np.float32 or not np.isnan(values).any():
+                continue
+            rows = np.flatnonzero(np.isnan(values))
+            yield (
+                f"{table.location(rows[0])}, column {name}: {len(rows):,} of {len(values):,} "
+                "numbers are missing, here the first, and become NaN: fill them in, or leave their "
+                "rows out"
+            )
 
     def _label(self, table: _Table) -> np.ndarray:
         if self.classes is not None:

@@ -25,6 +25,7 @@ class InputOptions:
     parallel_calls: int | None = None  # examples parsed at once per replica; None: TensorFlow's
     prefetch: int | None = None  # batches made ahead per task; None for TensorFlow's choice
     numbered: bool = False  # whether batches come with the numbers of their examples, for an audit
+    check_numerics: bool = False  # whether NaN and infinite numbers are refused
 
     def without_effect(self, effective: Collection[str]) -> str | None:
         """Return the flag of an option that is set and has no effect, if there is one."""
@@ -82,6 +83,7 @@ class ExampleSource:
     facts: dict[str, Any]  # what ``summary.json`` records, besides the number of examples
     index_bytes = data_bytes = 0  # read to index the data, and of all data; 0 if unknown
     reads_at_once = 0  # ranges of examples
+    warnings: Sequence[str] = ()  # such as of empty files among others, or missing numbers
     # Whether any example can be had by its number: `items_at` gives items, otherwise `read` and
     # `read_ranges`.
     by_number = True
@@ -121,10 +123,6 @@ class ExampleSource:
 
     def find_bad_record(self, numbers: Sequence[int]) -> str | None:  # noqa: ARG002
         """Return what is wrong with which of the examples with these numbers, if any is."""
-        return None
-
-    def empty_files_note(self) -> str | None:
-        """Return a warning that names files without records, if there are some among others."""
         return None
 
 

@@ -37,7 +37,8 @@ class BatchPlan:
             sizes = ", ".join(str(n) for n in range(1, self.shards + 1) if self.shards % n == 0)
             raise PlanError(
                 f"{self.replicas} replicas do not divide the {self.shards} logical shards: "
-                f"use {sizes} replicas, or start a new job with --shards {self.replicas * 4}"
+                f"use {sizes} replicas, or start a new job with --shards {self.replicas * 4} (parts"
+                " of the data, equally many for each replica)"
             )
         if self.examples < self.replicas:
             raise PlanError(

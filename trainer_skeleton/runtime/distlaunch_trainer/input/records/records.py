@@ -121,17 +121,17 @@ class RecordSource(ExampleSource):
         count = len(self._files)
         return [f"{count:,} file{'s' * (count > 1)}"]
 
-    def empty_files_note(self) -> str | None:
-        """Return a warning that names files without records, if there are some among others."""
+    @property
+    def warnings(self) -> list[str]:
+        """A warning that names files without records, if there are some among others."""
         empty = [file.path for file in self._files if not file.records]
         if not empty or not self.examples:
-            return None
+            return []
         more = len(empty) - _MOST_NAMED
         names = ", ".join(empty[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
-        return (
-            f"{len(empty):,} of {len(self._files):,} files {'is' if len(empty) == 1 else 'are'} "
-            f"empty ({names}): the others hold {self.examples:,} examples"
-        )
+        verb = "is" if len(empty) == 1 else "are"
+        files = f"{len(empty):,} of {len(self._files):,} files {verb} empty ({names})"
+        return [f"{files}: the others hold {self.examples:,} examples"]
 
     def read(self, start: Any, stop: Any) -> Dataset:
         """Return the items of the examples ``start ... stop-1``, one by one."""
