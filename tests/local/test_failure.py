@@ -26,7 +26,7 @@ def failure_of(out):
         ("os.kill(os.getpid(), 9)", "it was killed (SIGKILL), by the system if", "--batch-size"),
         ("bytearray(1 << 60)", "the task ran out of memory", "--batch-size"),
         ("open('a.csv')", "a file is missing: [Errno 2] No such file", "its path"),
-        ("sys.exit('the loss is not finite at step 3')", "the loss or a tensor", "learning rate"),
+        ("sys.exit('the loss is not finite at step 3')", "the loss became NaN", "learning rate"),
         ("sys.exit('trainer: error: odd data')", "odd data", None),
         ("raise ValueError('unknown')", None, None),
     ],
