@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 KEPT_LINES = 20  # of the task that failed first
 _MAX_LINE = 400  # characters of a line that are quoted
-_CORRECT_ARGS = "correct args in distlaunch.yaml or after '--'; 'distlaunch check' verifies them"
+_CORRECT_ARGS = (
+    "correct args in distlaunch.yaml or after '--'; 'distlaunch check' verifies the trainer's"
+)
 _FOOTER = "To find out more about why your job exited"  # Vertex AI's link to the log
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 TEMPLATE = ".j2"
 _ABOUT = Path("ABOUT.md")  # of a starter; a part of the project's README
+SCRIPT = Path("train.py")  # of a starter with a script
+_TEST_OF_SCRIPT = Path("tests/test_train.py")
 _TRAINER = ("trainer", "tests")  # which a starter with a script does not take over
 SCHEMA = Path("distlaunch.schema.json")  # the job file's keys, for editors
 _MOST_NAMED = 10  # files that a refusal names
@@ -75,7 +77,10 @@ class Scaffold:
 
 
 def plan(folder: Path, starter: str) -> Scaffold:
-    """Return the project of a folder's name: a starter over the skeleton's base."""
+    """Return the project of a folder's name: a starter over the skeleton's base.
+
+    A script that is in the folder takes the place of the starter's.
+    """
     from distlaunch.job.json_schema import schema_text
 
     if folder.is_symlink() and not folder.exists():
@@ -88,11 +93,20 @@ def plan(folder: Path, starter: str) -> Scaffold:
     if facts.get("script"):
         files = {path: data for path, data in files.items() if path.parts[0] not in _TRAINER}
     files |= _contents(own)
+    if facts.get("script") and _has_script(folder):
+        for path in (SCRIPT, _TEST_OF_SCRIPT):
+            del files[path]
+        facts = {**facts, "args": []}
     about = files.pop(_ABOUT, b"").decode().strip()
     own_facts = {"name": name, "base": DEFAULT_BASE, "about": about, "site": SITE}
     facts = {"script": False, **facts, **own_facts}
     files = dict(_rendered(path, data, facts) for path, data in files.items())
     return Scaffold(name, files | {SCHEMA: schema_text().encode()})
+
+
+def _has_script(folder: Path) -> bool:
+    """Whether a folder that is no project yet has a script of the sample's name."""
+    return (folder / SCRIPT).is_file() and not (folder / "distlaunch.yaml").exists()
 
 
 def trainer_copy(folder: Path) -> Scaffold:

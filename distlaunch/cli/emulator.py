@@ -97,6 +97,8 @@ def command(
             kind = "containers" if run_with == "docker" else "processes"
             kept = "" if storage else ", removed at the end (--storage D keeps it)"
             console.log(f"Vertex AI's job service is at {emulator.url} and runs jobs as {kind}")
+            if run_with == "process":
+                console.log(f"jobs run the project in {emulator.project_dir.resolve()}, no other")
             console.log(f"buckets are folders in {emulator.storage}{kept}")
             console.log(f"to use it: export DISTLAUNCH_ENDPOINT={emulator.url}")
             console.log("press Ctrl-C to end it and its jobs")

@@ -63,6 +63,8 @@ def _show_starters() -> None:
 def _show_next(project: scaffold.Scaffold, folder: Path, starter: str) -> None:
     files = f"{len(project.files)} files of the starter {starter}"
     show(f"created project {project.name} in {folder} ({files})")
+    if resources.starters()[starter].get("script") and scaffold.SCRIPT not in project.files:
+        show(f"kept your {scaffold.SCRIPT}: its arguments are args in distlaunch.yaml, none yet")
     show("next:")
     if folder != Path():
         # A name that begins with a dash would be an option of cd.

@@ -64,6 +64,18 @@ def test_list(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_script_that_is_there_takes_the_place_of_the_starter_s(run, tmp_path):
+    (tmp_path / "train.py").write_text("print('mine')\n")
+    done = run("init", ".", "--starter", "own-script")
+    assert (done.code, "kept your train.py: its arguments are" in done.out) == (0, True)
+    assert (tmp_path / "train.py").read_text() == "print('mine')\n"
+    job_file = (tmp_path / "distlaunch.yaml").read_text()
+    assert ("\nscript: train.py\n" in job_file, "\nargs: []\n" in job_file) == (True, True)
+    assert not (tmp_path / "tests").exists()
+    assert run("check", "--offline", "--set", "project=p-123456").code in (0, 1)
+    assert "train.py would be overwritten" in run("init", ".", "--starter", "own-script").err
+
+
 def test_files_are_overwritten_with_force_only_and_changed_ones_kept(run, tmp_path):
     folder = tmp_path / "digits"
     run("init", "digits")
