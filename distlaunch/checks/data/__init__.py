@@ -86,10 +86,11 @@ class Dataset:
         """Whether it is read from files of this machine."""
         return bool(self.pattern) and _REMOTE.match(self.pattern) is None
 
-    def is_unchanged(self, project: Path) -> bool:
-        """Whether the files of records that its pattern matches have the same sizes and times."""
-        if self.kind != "records":
-            return True  # the run recorded none
+    def is_unchanged(self, project: Path, run_ended_ns: int) -> bool:
+        """Whether its pattern matches the same files, with the same sizes and times.
+
+        Of data other than records no files are recorded: none may be newer than the run.
+        """
         current = set()
         for match in glob.glob(self.pattern, root_dir=project):  # noqa: PTH207
             path = Path(os.path.normpath(project / match))
@@ -97,6 +98,8 @@ class Dataset:
                 with suppress(OSError):
                     stat = path.stat()
                     current.add((path, stat.st_size, stat.st_mtime_ns))
+        if self.kind != "records":
+            return all(modified <= run_ended_ns for _, _, modified in current)
         return current == {
             (Path(os.path.normpath(project / file.path)), file.size, file.modified_ns)
             for file in self.files
@@ -112,8 +115,9 @@ def load_datasets(project: Path, source: Path) -> tuple[dict[str, Dataset], str]
     trials_here = (project / SEARCHES).glob(f"*/*/{summary.FILE_NAME}")
     paths = [*runs_here, *trials_here, project / CHECKED]
     paths.sort(key=lambda path: -path.stat().st_mtime if path.is_file() else 0.0)
-    runs = (Summary.parse(summary.read(path)) for path in paths)
-    run = next((run for run in runs if run.data and run.data_modules), Summary())
+    runs = ((path, Summary.parse(summary.read(path))) for path in paths)
+    recorded = ((path, run) for path, run in runs if run.data and run.data_modules)
+    path, run = next(recorded, (source, Summary()))
     try:
         is_current = run.data_modules == hash_modules(source)
         datasets = {name: Dataset.parse(part) for name, part in run.data.items() if part}
@@ -125,7 +129,7 @@ def load_datasets(project: Path, source: Path) -> tuple[dict[str, Dataset], str]
         name = source.relative_to(project).as_posix()
         return {}, f"{name} or a module beside it has changed since the last local run"
     for dataset in datasets.values():
-        if dataset.is_local and not dataset.is_unchanged(project):
+        if dataset.is_local and not dataset.is_unchanged(project, path.stat().st_mtime_ns):
             return {}, f"files of {dataset.pattern} have changed since the last local run"
     return datasets, ""
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -60,10 +61,14 @@ def test_data_are_known_while_the_modules_and_the_files_are_unchanged(whole):
     assert unknown() == changed
 
 
-def test_csv_files_of_the_last_run_are_known(whole):
+def test_csv_files_of_the_last_run_are_known_until_they_are_newer(whole):
+    whole.write("data/train.csv", "a,b\n1,2\n")
     whole.ran({"kind": "csv", "pattern": "data/train.csv", "examples": 800})
     plan, problems = whole.data()
     assert (problems, plan.lines()[0]) == ([], "800 examples")
+    later = time.time() + 60
+    os.utime(whole.folder / "data/train.csv", (later, later))
+    assert "files of data/train.csv have changed since" in whole.data()[0].lines()[0]
 
 
 @pytest.mark.parametrize(
