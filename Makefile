@@ -28,7 +28,7 @@ ROUNDS := 3
 
 # One version of each package for all platforms and Pythons that have it. Hashes are PyPI's.
 UPGRADE := --upgrade
-COMPILE := $(BIN)/uv pip compile --quiet --no-config --default-index https://pypi.org/simple \
+COMPILE := $(BIN)/uv pip compile --quiet --no-config \
   --universal --python-version 3.10 --generate-hashes --no-annotate --custom-compile-command 'make lock' \
   --override requirements/overrides.in $(UPGRADE) pyproject.toml
 

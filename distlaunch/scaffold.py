@@ -106,7 +106,9 @@ def plan(folder: Path, starter: str) -> Scaffold:
 
 def _has_script(folder: Path) -> bool:
     """Whether a folder that is no project yet has a script of the sample's name."""
-    return (folder / SCRIPT).is_file() and not (folder / "distlaunch.yaml").exists()
+    from distlaunch.job.load import FILE_NAME
+
+    return (folder / SCRIPT).is_file() and not (folder / FILE_NAME).exists()
 
 
 def trainer_copy(folder: Path) -> Scaffold:

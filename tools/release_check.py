@@ -79,7 +79,7 @@ def run(*words: object, cwd: Path | None = None, expected: str = "", **variables
     quiet = partial(subprocess.run, capture_output=True, text=True, check=False)
     done = quiet([str(word) for word in words], cwd=cwd, env=environment | variables)
     if done.returncode or expected not in done.stdout:
-        wrong = f"ended with {done.returncode}" if done.returncode else f"lacks {expected!r}"
+        wrong = f"ended with {done.returncode}" if done.returncode else f"printed no {expected!r}"
         require([f"{' '.join(done.args)} {wrong}:\n{done.stdout}{done.stderr}"])
 
 
