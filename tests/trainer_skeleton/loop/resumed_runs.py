@@ -8,8 +8,11 @@ Prints a JSON object: for each case and step what differs from the run that was 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from distlaunch_trainer import Arrays, Run, options
+from distlaunch_trainer.errors import TrainingStopped
 from distlaunch_trainer.saving import checkpoints
 
 if TYPE_CHECKING:
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 
 kc = keras.callbacks
 ROWS, BATCH, STEPS, EPOCHS = 10, 4, 3, 2
+FIRST = "step-00000000"
 
 
 class Rates(kc.Callback):
@@ -71,6 +76,31 @@ class Counts(kc.Callback):
         self.epochs, self.batches = state
 
 
+class Stops(kc.Callback):
+    """Sends SIGTERM before the first step, once; its state has an array."""
+
+    is_due = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = np.zeros(3)
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        if Stops.is_due:
+            Stops.is_due = False
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.seen = self.seen + 1
+        logs["seen"] = float(self.seen[0])
+
+    def get_state(self) -> Any:
+        return self.seen
+
+    def set_state(self, state: Any) -> None:
+        self.seen = state
+
+
 CASES: dict[str, Callable[[], list[kc.Callback]]] = {
     "scheduler": lambda: [kc.LearningRateScheduler(lambda _, rate: rate * 0.5)],
     "plateau": lambda: [kc.ReduceLROnPlateau("loss", factor=0.5, patience=0, min_delta=10.0)],
@@ -89,6 +119,7 @@ CASES: dict[str, Callable[[], list[kc.Callback]]] = {
     ],
     "rates": lambda: [Rates()],
     "counts": lambda: [Counts()],
+    "stops": lambda: [Stops()],
 }
 CASES["all"] = lambda: [
     callback for name in CASES if name not in {"all", "stopping"} for callback in CASES[name]()
@@ -144,12 +175,17 @@ def differences(case: str, wanted: list[int]) -> dict[str, list[str]]:
     calm = Path(case)
     expected = train(calm, case)
     assert expected["records"][0]["examples"] == ROWS
-    steps = [f"step-{step:08d}" for step in wanted]
     found = {}
-    for step in steps:
+    for step in (f"step-{number:08d}" for number in wanted):
         resumed = Path(f"{case}-{step}")
-        shutil.copytree(calm / "checkpoints" / step, resumed / "checkpoints" / step)
-        shutil.copy(calm / "log.csv", resumed)
+        if step == FIRST:
+            Stops.is_due = True
+            with suppress(TrainingStopped):
+                train(resumed, case)
+            assert (resumed / "checkpoints" / step).exists()
+        else:
+            shutil.copytree(calm / "checkpoints" / step, resumed / "checkpoints" / step)
+            shutil.copy(calm / "log.csv", resumed)
         results = train(resumed, case)
         found[step] = [name for name in results if results[name] != expected[name]]
     return found

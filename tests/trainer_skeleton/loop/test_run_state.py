@@ -15,7 +15,7 @@ ALONE = ("scheduler", "plateau", "stopping", "files", "nan", "swap", "function",
 @pytest.fixture(scope="module")
 def resumed(tensorflow, tmp_path_factory):
     """What differs after a resume, by callbacks and step: three steps in each of two epochs."""
-    cases, steps = (("all", *ALONE), range(1, 7)) if LAWS else (("all",), (2, 5))
+    cases, steps = (("all", "stops", *ALONE), range(1, 7)) if LAWS else (("all",), (0, 2, 5))
     folder = tmp_path_factory.mktemp("resumed")
     (folder / PROGRAM.name).symlink_to(PROGRAM)
     env = {"TF_CPP_MIN_LOG_LEVEL": "2"}

@@ -36,7 +36,7 @@ def report_event(report, name, **facts):
 def write_values(path, values):
     write(path, dict(list(values.items())[: len(values) // 2]))
     signal_at("write", int(path.rpartition("step-")[2].partition("-")[0]))
-    write(path, values)
+    return write(path, values)
 
 
 event, Report.event = Report.event, report_event

@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 import threading
 import tracemalloc
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from distlaunch_trainer.cluster.role import Role
 from distlaunch_trainer.errors import StorageError
@@ -160,6 +164,10 @@ DAMAGES = {
     "another state": lambda place: change_manifest(place, state={"steps": 1}),
     "more values": lambda place: change_manifest(place, types={"a": "float32", "b": "float32"}),
     "types of another kind": lambda place: change_manifest(place, types=[3]),
+    "values of another checkpoint": lambda place: shutil.copy(
+        place.parent / "step-00000005/values.npz", place
+    ),
+    "no checksum": lambda place: change_manifest(place, sha256=None),
 }
 
 
@@ -174,6 +182,25 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_warning(folder, capsys, dama
     assert warning.endswith("; trying the checkpoint before it")
 
 
+@given(st.sampled_from(["values.npz", "checkpoint.json"]), st.data())
+def test_no_flip_and_no_cut_of_a_file_is_read_as_another_state(name, data):
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        save(folder, 5, 10)
+        path = folder / "step-00000010" / name
+        content = path.read_bytes()
+        position = data.draw(st.integers(0, len(content) - 1))
+        if data.draw(st.booleans()):
+            path.write_bytes(content[:position])
+            assert latest_step(folder) == 5
+            return
+        byte = bytes([data.draw(st.integers(0, 255))])
+        path.write_bytes(content[:position] + byte + content[position + 1 :])
+        is_same = byte == content[position : position + 1]
+        # Spaces between the values of JSON mean nothing.
+        assert latest_step(folder) in ({10} if is_same else {5, 10})
+
+
 def test_damaged_checkpoints_alone_are_an_error(folder):
     save(folder, 5)
     flip(folder / "step-00000005")
@@ -186,12 +213,13 @@ def test_checkpoint_of_another_format_is_refused(folder, version):
     save(folder, 5, 10)
     path = folder / "step-00000010/checkpoint.json"
     manifest = json.loads(path.read_text())
+    del manifest["sha256"]  # formats below 4 had none
     # Format 1 had no version.
     path.write_text(json.dumps(manifest | {"format": 2} if version > 1 else {"progress": {}}))
     with pytest.raises(StorageError) as refused:
         latest_step(folder)
     assert str(refused.value) == (
-        f"the checkpoint {path.parent} has format {version}, this trainer reads format 3: "
+        f"the checkpoint {path.parent} has format {version}, this trainer reads format 4: "
         f"resume with the version of distlaunch that wrote it, or --no-resume to start from scratch"
     )
 

@@ -254,7 +254,7 @@ class Run(AbstractContextManager):
             train_step=train_step,
         )
         self._warn_of_model(model)
-        if self._progress.step:
+        if self._joined.start is not None:  # also at step 0: callbacks may have state by then
             loop.restore(self._joined.saved)
             self._report.log(f"resuming after step {self._progress.step}")
         if self._rates.has_schedule:

@@ -1,18 +1,21 @@
 """Checkpoints, from which a run resumes. Only the chief writes.
 
 A checkpoint is a folder ``step-00000120`` with ``values.npz``, the values of all variables by name,
-and ``checkpoint.json``, which is written last: the training state, whose variables they are, and
-the format's version. A folder without it is an unfinished save. No checkpoint is overwritten: the
-second checkpoint of a step is ``step-00000120-2``; when it is complete, the first is removed.
+and ``checkpoint.json``, which is written last: the training state, whose variables they are, the
+format's version, and the checksums of both files. A folder without it is an unfinished save. No
+checkpoint is overwritten: the second checkpoint of a step is ``step-00000120-2``; when it is
+complete, the first is removed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
 import time
 import zipfile
+import zlib
 from collections.abc import Mapping
 from concurrent import futures
 from contextlib import AbstractContextManager, suppress
@@ -40,7 +43,7 @@ from distlaunch_trainer.task.storage import (
 )
 from distlaunch_trainer.training_state import TrainingState
 
-FORMAT = 3
+FORMAT = 4
 """Version of the format; others are not read."""
 
 # The newest may be damaged, and an evaluator may be reading the one before.
@@ -176,13 +179,15 @@ class Checkpoints(AbstractContextManager):
         path = join(self.folder, name)
         make_new_folder(path)  # what another run has written is not overwritten
         try:
-            _write_values(path, checkpoint.values)
+            crc32 = _write_values(path, checkpoint.values)
             manifest = {
                 "format": FORMAT,
                 "state": asdict(checkpoint.state),
                 "model": checkpoint.model,
                 "types": {key: value.dtype.name for key, value in checkpoint.values.items()},
+                "values_crc32": crc32,
             }
+            manifest["sha256"] = _digest(manifest)
             write_whole(join(path, _MANIFEST), json.dumps(manifest).encode())
         except StorageError:
             with suppress(StorageError):
@@ -212,15 +217,22 @@ class Checkpoints(AbstractContextManager):
             return None
         try:
             manifest = json.loads(text)
+            digest = manifest.pop("sha256", None)
+            if digest is not None and digest != _digest(manifest):
+                raise ValueError(f"the checksum of {_MANIFEST} is wrong")
             if (version := manifest.get("format", 1)) != FORMAT:
                 raise _FormatError(
                     f"the checkpoint {path} has format {version}, this trainer reads format "
                     f"{FORMAT}: resume with the version of distlaunch that wrote it, or "
                     "--no-resume to start from scratch"
                 )
-            values = _read_values(path, manifest["types"])
+            if digest is None:
+                raise ValueError(f"{_MANIFEST} has no checksum")
+            values = _read_values(path, manifest["types"], manifest["values_crc32"])
             return Checkpoint(TrainingState.of(manifest["state"]), manifest["model"], values)
-        except _DAMAGES as error:
+        except (StorageError, MemoryError):
+            raise
+        except Exception as error:  # of json, numpy and zipfile, which raise many
             raise StorageError(f"the checkpoint {path} is damaged: {error}") from error
 
     def _remove(self, name: str) -> None:
@@ -234,7 +246,9 @@ class _FormatError(StorageError):
     """A checkpoint was written by a version of the trainer with another format."""
 
 
-_DAMAGES = (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile)
+def _digest(manifest: Mapping[str, Any]) -> str:
+    """Return the checksum of a manifest's content, however it is written as JSON."""
+    return hashlib.sha256(json.dumps(manifest).encode()).hexdigest()
 
 
 def _step_and_number(name: str) -> tuple[int, int]:
@@ -249,23 +263,35 @@ def _unused_name(names: list[str], step: int) -> str:
     return f"step-{step:08d}" + (f"-{max(numbers) + 1}" if numbers else "")
 
 
-def _write_values(folder: str, values: Mapping[str, np.ndarray]) -> None:
-    """Write arrays by name, as ``numpy.load`` reads them; the format has a CRC of each."""
+def _write_values(folder: str, values: Mapping[str, np.ndarray]) -> int:
+    """Write arrays by name, as ``numpy.load`` reads them; return the CRC-32 of the file.
+
+    A stronger checksum would take longer than to read the file, and only damages are looked for.
+    """
+    crc32 = 0
     with explained("cannot write", folder), new_file(join(folder, _VALUES)) as file:
-        # Without tell() it is written from its beginning to its end, as a bucket needs it. A GFile
-        # returns no length, and its flush() uploads all that was written.
-        stream: Any = SimpleNamespace(
-            write=lambda data: file.write(data) or memoryview(data).nbytes, flush=lambda: None
-        )
+
+        def write(data: Any) -> int:
+            nonlocal crc32
+            crc32 = zlib.crc32(data, crc32)
+            file.write(data)  # a GFile returns no length
+            return memoryview(data).nbytes
+
+        # Without tell() it is written from its beginning to its end, as a bucket needs it. The
+        # flush() of a GFile uploads all that was written.
+        stream: Any = SimpleNamespace(write=write, flush=lambda: None)
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
             for name, value in values.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, _storable(value), allow_pickle=False)
+    return crc32
 
 
-def _read_values(folder: str, types: Mapping[str, str]) -> dict[str, np.ndarray]:
-    data = io.BytesIO(read_whole(join(folder, _VALUES)))
-    with np.load(data, allow_pickle=False) as stored:
+def _read_values(folder: str, types: Mapping[str, str], crc32: int) -> dict[str, np.ndarray]:
+    data = read_whole(join(folder, _VALUES))
+    if zlib.crc32(data) != crc32:
+        raise ValueError(f"the checksum of {_VALUES} is wrong")
+    with np.load(io.BytesIO(data), allow_pickle=False) as stored:
         if set(stored.files) != set(types):
             raise ValueError(f"{_VALUES} and {_MANIFEST} have different variables")
         return {name: _restored(stored[name], type_name) for name, type_name in types.items()}
