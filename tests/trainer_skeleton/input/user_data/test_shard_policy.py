@@ -154,6 +154,12 @@ def test_rows_that_were_counted_are_made_by_one_task_each():
     assert global_steps(create, 2, 1, 12) == global_steps(create, 1, 1, 12)
 
 
+@pytest.mark.parametrize("rows", [53, 49])
+def test_what_drop_remainder_leaves_out_of_unknown_rows_is_no_batch(rows):
+    create = lambda: numbers(rows).filter(lambda n: n > 0).batch(8, drop_remainder=True)  # noqa: E731
+    assert global_steps(create, 2, 1, 18) == global_steps(create, 1, 1, 18)
+
+
 def own_rows(rank, rows=(25, 7)):
     """A data set that training() gives one task: its rows begin at 100 times its number."""
     return numbers(rows[rank]).map(lambda n: n + 100 * (rank + 1)).batch(6)

@@ -30,7 +30,7 @@ from distlaunch_trainer.input.user_data.same_rows import (
     suspects,
 )
 from distlaunch_trainer.input.user_data.shard_policy import count_task_batches
-from distlaunch_trainer.input.user_data.user_dataset import rows_in_batches, with_one_order
+from distlaunch_trainer.input.user_data.user_dataset import batch_end, with_one_order
 from distlaunch_trainer.input.user_data.work_division import Divided, divide_work_of
 from distlaunch_trainer.keras_compat import fit_calls
 from distlaunch_trainer.report.report import Report
@@ -166,10 +166,10 @@ def _sizes(adapter: Any, dataset: Dataset) -> tuple[bool, int, int]:
     full: int = adapter.batch_size or 0
     if has_partial_batch(adapter) is not None:
         return is_endless, adapter.partial_batch_size or full, full
-    known = None if full else rows_in_batches(dataset)
+    known = None if full else batch_end(dataset)
     if known is None:
         return is_endless, full, 0
-    rows, size = known
+    rows, size, _ = known
     is_counted = adapter.num_batches == -(-rows // size)
     return is_endless, (rows - 1) % size + 1 if is_counted else 0, size
 

@@ -17,7 +17,7 @@ from distlaunch_trainer.task.explain import user_code
 
 from .batch_sharding import SharedBatches, TaskBatches
 from .same_rows import DataFacts, RowComparison, check_equal, facts_of, gather_facts
-from .user_dataset import NO_END, BatchSource, dataset_source, rows_in_batches
+from .user_dataset import NO_END, BatchSource, dataset_source, batch_end
 from .work_division import divide_work_of
 
 Dataset = tf.data.Dataset
@@ -128,9 +128,9 @@ class _Sharding:
         """Return the plan, and the batches after which the order of the data begins again."""
         source, batch, is_regular = self._source, self._batch, self._is_regular
         least = batch if is_regular else None
-        known = None if is_regular else rows_in_batches(source.one_pass)
-        if known is not None and self._cardinality == -(-known[0] // batch):
-            least = (known[0] - 1) % batch + 1
+        known = None if is_regular else batch_end(source.one_pass)
+        if known is not None and self._cardinality == -(-known.rows // batch):
+            least = (known.rows - 1) % batch + 1
         plan = SharedBatchPlan(
             batch,
             self._cluster.replicas,
@@ -181,7 +181,7 @@ class _Sharding:
         shortest = min(counts)
         longest = None if source.is_endless else max(counts)
         is_last_small = not self._is_regular
-        if is_last_small and rows_in_batches(source.one_pass) is None:
+        if is_last_small and batch_end(source.one_pass) is None:
             full_steps = 0  # any batch may be
         elif longest is None:
             full_steps = 1

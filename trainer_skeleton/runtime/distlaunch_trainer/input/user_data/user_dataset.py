@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from tensorflow.python.ops import gen_dataset_ops, gen_experimental_dataset_ops
@@ -78,17 +78,23 @@ _KEEPS_BATCHES = (
 _BATCHES = ("_BatchDataset", "_ParallelBatchDataset", "_PaddedBatchDataset")
 
 
-def rows_in_batches(batches: Dataset) -> tuple[int, int] | None:
-    """Return the rows of a data set that ends with ``batch(n)``, and n; the last may be smaller.
+class BatchEnd(NamedTuple):
+    """The ``batch(n)`` that a data set ends with."""
 
-    None if its batches may have other sizes. The rows are negative if they are not known.
-    """
+    rows: int  # that it is given in a pass; negative if there is no end, or none that is known
+    size: int  # n
+    drops: bool  # whether it leaves out a last batch that is smaller
+
+
+def batch_end(batches: Dataset) -> BatchEnd | None:
+    """Return the ``batch(n)`` that a data set ends with, None if it has none."""
     while type(batches).__name__ in _KEEPS_BATCHES:
         (batches,) = batches._inputs()  # noqa: SLF001
     if type(batches).__name__ not in _BATCHES:
         return None
     (rows,) = batches._inputs()  # noqa: SLF001
-    return int(rows.cardinality()), int(batches._batch_size)  # noqa: SLF001
+    drops = tf.get_static_value(batches._drop_remainder)  # noqa: SLF001
+    return BatchEnd(int(rows.cardinality()), int(batches._batch_size), bool(drops))  # noqa: SLF001
 
 
 def dataset_source(batches: Dataset) -> BatchSource:

@@ -21,7 +21,7 @@ from distlaunch_trainer.input.batch_rows import count_rows, map_tensors
 from distlaunch_trainer.keras_compat.keras_random import SEEDED_OPERATIONS, is_same, replica_seed
 
 from .dataset_graph import DatasetGraph
-from .user_dataset import rows_in_batches, with_one_order
+from .user_dataset import batch_end, with_one_order
 
 Dataset = tf.data.Dataset
 
@@ -67,11 +67,11 @@ def divide_work(
     known where the data set has been read to count them, ``renewed`` is a number for
     `renew_shuffles`.
     """
-    known = rows_in_batches(batches)
+    end = batch_end(batches)
     specs = tf.nest.flatten(batches.element_spec)
-    if tasks == 1 or known is None or not all(map(_is_dense, specs)):
+    if tasks == 1 or end is None or not all(map(_is_dense, specs)):
         return None
-    rows, size = known
+    rows, size, drops = end
     if rows == tf.data.UNKNOWN_CARDINALITY:
         rows = rows_of_pass or 0
     is_endless = rows == tf.data.INFINITE_CARDINALITY
@@ -89,10 +89,9 @@ def divide_work(
     spec = tf.nest.map_structure(
         lambda s: tf.TensorSpec([None, *s.shape[1:]], s.dtype), batches.element_spec
     )
-    drops = batches.cardinality() == rows // size
     own = with_one_order(graph.dataset(spec))
     line = f"input: each task makes its own rows alone ({chain})"
-    return Divided(_counted(own, rows, size, bool(drops), task), line)
+    return Divided(_counted(own, rows, size, task, drops=drops), line)
 
 
 class _Graph(DatasetGraph):
@@ -180,7 +179,7 @@ def _is_stateful(name: str) -> bool:
     return definition is not None and bool(definition.is_stateful)
 
 
-def _counted(own: Dataset, rows: int, size: int, drops: bool, task: int) -> Dataset:
+def _counted(own: Dataset, rows: int, size: int, task: int, *, drops: bool) -> Dataset:
     """Return a task's batches with their rows, and those of all tasks.
 
     A pass has ``rows`` (negative if it has no end), a global batch ``size``; a last batch that is
@@ -191,13 +190,13 @@ def _counted(own: Dataset, rows: int, size: int, drops: bool, task: int) -> Data
         return data, count_rows(data), tf.constant(size, tf.int64)
 
     full, rest = divmod(rows, size)
-    if rows < 0 or not rest:
-        return own.enumerate().map(counted)
-    if drops:
+    if rows >= 0 and drops:  # also what was counted, without the rows that are left out
         # take() would end each pass before the operations below have ended it: what they draw for
         # the next one would depend on how far TensorFlow has read ahead.
         parts = own.enumerate().filter(lambda number, _: number < full).map(counted)
         return parts.apply(tf.data.experimental.assert_cardinality(full))
+    if rows < 0 or not rest:
+        return own.enumerate().map(counted)
 
     def last(number: tf.Tensor, data: Any) -> tuple[Any, ...]:
         total = tf.where(number < full, tf.constant(size, tf.int64), rest)
