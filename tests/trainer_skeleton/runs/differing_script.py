@@ -70,4 +70,5 @@ show("Own predictions", lambda: model.predict(own(4)).shape)
 
 show("Alone", lambda: model.evaluate(x, y) if rank else model.predict(x))
 show("On batch", lambda: None if rank else model.predict_on_batch(x).shape)
+show("Own batch", lambda: model.train_on_batch(x[rank::2], y[rank::2]))
 show("Other models", lambda: keras.models.load_model("saved.keras") if rank else new_model())

@@ -340,6 +340,7 @@ def test_tasks_that_differ_are_refused_with_the_line_to_change(tensorflow, tmp_p
         ("Targets", "targets of the first batch of the data of fit()", "56 (no seed)"),
         ("Sharded", "rows or file names of the data of fit()", "63 (rows of this task only)"),
         ("Length", "numbers of batches of the data of fit()", "56 (no seed)"),
+        ("Own batch", f"batch of train_on_batch() ({script} 73) differs on", "56 (no seed)"),
         ("Own predictions", "predict() returns the rows of all tasks", "56 (no seed)"),
     ):
         assert printed[name].startswith("DataError: ")

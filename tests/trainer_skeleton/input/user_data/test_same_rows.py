@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from distlaunch_trainer.errors import DataError
+from distlaunch_trainer.input.batch_rows import as_tensor, map_tensors
 from distlaunch_trainer.input.user_data.same_rows import (
     check_equal,
+    check_same_batch,
     facts_of,
     facts_of_arrays,
     suspects,
@@ -57,6 +61,33 @@ def test_ragged_rows_are_compared_by_their_number():
     texts = [tf.ragged.constant(rows) for rows in ([[1, 2], [3]], [[1], [2, 3]], [[1]])]
     same, other, fewer = (facts_of(sources(text)).sources for text in texts)
     assert same == other != fewer
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "are_same"),
+    [
+        ((X, None), (X + 1e-5, None), True),  # predicted by each task
+        ((np.array(["a", "b"]), X * np.nan), (np.array(["a", "b"]), X * np.nan), True),
+        ((X, None), (X[::-1], None), False),
+        ((X, None), (X[:9], None), False),
+        ((X, X), (X, X + 1), False),
+        ((np.array(["a", "b"]),), (np.array(["b", "a"]),), False),
+    ],
+)
+def test_batches_that_differ_by_more_than_rounding_are_refused(own, other, are_same):
+    """The tasks give their batches one after the other."""
+    sent = []
+
+    def exchange(kind, value, waits_for):
+        sent.append(value)
+        return [*sent]
+
+    rendezvous = SimpleNamespace(peers=("chief",), exchange=exchange)
+    check_same_batch(map_tensors(as_tensor, own), rendezvous, "the batch")
+    rendezvous.peers = ("chief", "worker:0")
+    refused = nullcontext() if are_same else pytest.raises(DataError, match="differs on chief")
+    with refused:
+        check_same_batch(map_tensors(as_tensor, other), rendezvous, "the batch")
 
 
 def test_python_and_random_operations_are_known():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakSet
 
 import keras
 import tensorflow as tf
@@ -12,7 +14,8 @@ import tensorflow as tf
 from distlaunch_trainer import keras_compat
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.cluster.strategy import check_same_strategy
-from distlaunch_trainer.input.batch_rows import as_tensor, map_tensors
+from distlaunch_trainer.input.batch_rows import as_tensor, count_rows, map_tensors
+from distlaunch_trainer.input.user_data.same_rows import check_same_batch
 from distlaunch_trainer.keras_compat import fit_calls, keras_random
 from distlaunch_trainer.model.model_build import build_model
 from distlaunch_trainer.model.model_state import find_optimizers
@@ -31,6 +34,8 @@ class ScriptModels:
         self._report = report
         self._sync_batch_norm = sync_batch_norm
         self._notes: set[str] = set()
+        self._trained_by_batch: WeakSet[keras.Model] = WeakSet()
+        self._calls: Counter[tuple[str, str]] = Counter()  # of train_on_batch() and the like
         self._own_cluster: Cluster | None = None
 
     def cluster_of(self, model: keras.Model) -> Cluster:
@@ -46,7 +51,7 @@ class ScriptModels:
         """Return the functions of a model's steps, which end with ``compile()``."""
         if not isinstance(model.train_function, StepFunctions):
             strategy = self.cluster_of(model).strategy
-            replicas = ModelReplicas(model, strategy, synchronize=self._sync_batch_norm)
+            replicas = ModelReplicas(model, strategy, synchronize=self._synchronizes(model))
             model.train_function = StepFunctions(replicas)
         return model.train_function
 
@@ -72,14 +77,21 @@ class ScriptModels:
     def warn_of_layers(self, model: keras.Model) -> None:
         """Warn once of each layer by which the weights depend on the number of replicas."""
         notes = replica_count_warnings(
-            model, self._cluster.replicas, synchronized=self._sync_batch_norm
+            model, self._cluster.replicas, synchronized=self._synchronizes(model)
         )
         for note in (note for note in notes if note not in self._notes):
             self._report.warn(note)
         self._notes.update(notes)
 
+    def _synchronizes(self, model: keras.Model) -> bool:
+        """Return whether batch normalizations take the rows of all replicas.
+
+        They do where single batches are trained on, which are small, as those of GANs.
+        """
+        return self._sync_batch_norm or model in self._trained_by_batch
+
     def run_on_batch(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
-        """Train or evaluate on a batch, which each replica has as a whole."""
+        """Train or evaluate on a batch that all tasks have, each replica on its rows."""
         values = arguments.arguments
         model = values["self"]
         if not model.compiled:
@@ -90,13 +102,28 @@ class ScriptModels:
         )
         batch = map_tensors(as_tensor, (values["x"], values["y"], weights))
         is_training = function.__name__ == "train_on_batch"
+        self._compare(model, function.__name__, batch)
         self.build(model, map_tensors(tf.type_spec_from_value, batch), trains=is_training)
-        functions = self.functions_of(model)
+        if model not in self._trained_by_batch:
+            self._trained_by_batch.add(model)
+            model.train_function = None  # of other batch normalizations
+            self.warn_of_layers(model)
+        functions, one = self.functions_of(model), tf.constant(1)
+        has_empty_replicas = bool(count_rows(batch) < self.cluster_of(model).replicas)
+        options = {"has_empty_replicas": has_empty_replicas, "form": "same"}
         model.reset_metrics()
         if is_training:
-            signals = tf.zeros([3])
-            functions.keep_logs(functions.train(batch, tf.constant(1), signals, form="whole"))
+            functions.keep_logs(functions.train(batch, one, tf.zeros([3]), **options))
+            functions.synchronize()  # the script may read the model now
         else:
-            functions.evaluate(batch, tf.constant(1), has_empty_replicas=False, form="whole")
+            functions.evaluate(batch, one, **options)
         logs = functions.logs()
         return fit_calls.results_of(model, logs, return_dict=values["return_dict"])
+
+    def _compare(self, model: keras.Model, name: str, batch: Any) -> None:
+        """Refuse a batch that differs between the tasks, in the calls 1, 2, 4, 8 … of a model."""
+        self._calls[name, model.name] += 1
+        calls = self._calls[name, model.name]
+        if self._cluster.role.num_workers > 1 and not calls & (calls - 1):
+            rendezvous = self._cluster.rendezvous
+            check_same_batch(batch, rendezvous, f"the batch of {rendezvous.meet(f'{name}()')}")

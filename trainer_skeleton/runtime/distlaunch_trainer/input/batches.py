@@ -15,9 +15,10 @@ from distlaunch_trainer.training_state import Progress
 
 Dataset = tf.data.Dataset
 
-BatchForm = Literal["divided", "own", "whole"]
+BatchForm = Literal["divided", "own", "whole", "same"]
 """What an element has for a replica: ``(data, rows, global_rows)``, the last two scalars (int64);
-``(data, rows)`` of a batch that only its task has; or the data of a whole batch alone."""
+``(data, rows)`` of a batch that only its task has; the data of a whole batch alone; or those of a
+batch that all replicas have, of which each takes its rows."""
 
 
 class Reader(ABC):

@@ -13,6 +13,8 @@ import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
 from distlaunch_trainer.input.batch_rows import count_rows, map_tensors
+from distlaunch_trainer.input.batches import BatchForm
+from distlaunch_trainer.input.user_data.batch_sharding import every_nth
 
 from . import step_context
 from .all_reduce import sum_over_replicas, weigh
@@ -45,6 +47,7 @@ class ModelReplicas:
         self.strategy = strategy
         self.count = strategy.num_replicas_in_sync
         self.is_compiled = isinstance(strategy, tf.distribute.TPUStrategy)  # whole steps, by XLA
+        self.gathers_rows = False  # set when a step that gathers the rows of replicas is traced
         self.has_divided_rows = True  # whether batches of the traced step are parts of a global one
         self._record_examples = record_examples
         # XLA compiles each step of a TPU, and has no clock.
@@ -82,8 +85,11 @@ class ModelReplicas:
             tf.numpy_function(self._record_examples, [numbers[0][:local_rows]], [])
         if self.count > 1 and not self.is_compiled:
             data = map_tensors(_with_any_rows, data)
-        with step_context.extended(rows=rows, timer=self.timer):
+        with step_context.extended(rows=rows, timer=self.timer, note_gather=self._note_gather):
             yield data, rows
+
+    def _note_gather(self) -> None:
+        self.gathers_rows = True
 
     def snapshot(self, rows: StepRows) -> Snapshot:
         """Return the variables that `rescale` corrects after a forward pass, and their values."""
@@ -109,12 +115,16 @@ class ModelReplicas:
         own = [v for layer in layers for v in keras_compat.own_non_trainable_variables(layer)]
         return [v for v in own if not any(v is other for other in common)]
 
-    def count_rows(self, batch: Any, *, is_whole: bool) -> tuple[Any, tf.Tensor, tf.Tensor]:
-        """Return a replica's batch of its own with its rows, and those of all replicas.
-
-        The batch is ``(data, rows)``, or the data alone if they are a whole one.
-        """
-        if is_whole:
+    def count_rows(self, batch: Any, *, form: BatchForm) -> tuple[Any, tf.Tensor, tf.Tensor]:
+        """Return a replica's data of a batch that is not divided, its rows, and all replicas'."""
+        if form == "same":
+            total = count_rows(batch)
+            if self.count == 1:
+                return batch, total, total
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            own, rows = every_nth(batch, tf.cast(replica, tf.int64), total, self.count)
+            return own, rows, total
+        if form == "whole":
             own = count_rows(batch)
             # TensorFlow gives empty batches to the replicas whose data have ended before others'.
             batch = map_tensors(partial(_with_row, rows=own), batch), own

@@ -71,7 +71,7 @@ class StepFunctions:
 
     @property
     def gathers_rows(self) -> bool:
-        """Whether the replicas exchange rows of sparse gradients; known after the first step.
+        """Whether the replicas exchange rows, e.g. of sparse gradients; known after the first step.
 
         An execution must be one step then: TensorFlow fails where a collective has another shape in
         a later step of it.
@@ -194,12 +194,12 @@ class StepFunctions:
 
     def _getter(self, batches: Any, form: BatchForm) -> Callable[[], Any]:
         """Return a function that returns the next batch, divided among the replicas."""
-        self._replicas.has_divided_rows = form == "divided"
+        self._replicas.has_divided_rows = form in {"divided", "same"}
         known = (getattr(batches, name, None) for name in ("get_next", "get_value"))
         get_next = next(filter(None, known), lambda: batches)
         if form == "divided":
             return get_next
-        divide = partial(self._replicas.count_rows, is_whole=form == "whole")
+        divide = partial(self._replicas.count_rows, form=form)
         return lambda: self._replicas.strategy.run(divide, (get_next(),))
 
     def _evaluate(

@@ -75,7 +75,7 @@ def divided(
         total = count_rows(data)
         if comparison:
             total = comparison.after(position, data, total)
-        return *_every_nth(data, tf.cast(replica, tf.int64), total, replicas), total
+        return *every_nth(data, tf.cast(replica, tf.int64), total, replicas), total
 
     @tf.autograph.experimental.do_not_convert
     def whole(_: tf.Tensor, data: Any) -> tuple[Any, ...]:
@@ -138,7 +138,7 @@ def own_parts(batches: Dataset, local: int, idle: int = 0) -> Dataset:
     return parts.concatenate(empty.repeat(idle))
 
 
-def _every_nth(data: Any, first: tf.Tensor, end: tf.Tensor, step: int) -> tuple[Any, tf.Tensor]:
+def every_nth(data: Any, first: tf.Tensor, end: tf.Tensor, step: int) -> tuple[Any, tf.Tensor]:
     """Return the rows ``first, first + step ...`` below ``end``, and how many these are.
 
     If there are none, the data are one row that does not count.
@@ -158,7 +158,7 @@ def divided_locally(parts: Dataset, local: int) -> Dataset:
 
     @tf.autograph.experimental.do_not_convert
     def several(data: Any, rows: tf.Tensor, total: tf.Tensor) -> Dataset:
-        return Dataset.range(local).map(lambda n: (*_every_nth(data, n, rows, local), total))
+        return Dataset.range(local).map(lambda n: (*every_nth(data, n, rows, local), total))
 
     return parts.flat_map(several)
 

@@ -14,6 +14,7 @@ import hashlib
 import itertools
 import re
 import sys
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ from distlaunch_trainer.task.explain import project_path
 _ROWS = 64  # of a batch that are compared
 # Of arrays that may have gigabytes: other data or another order differ in these, too.
 _SOURCE_ROWS = 1000
+_ROUNDING = 1e-2  # of the largest number of a batch, as predictions in bfloat16 differ
 _PYTHON = re.compile(r"PyFunc")
 
 # Of shard(), take() and skip(), range(), and shuffle().
@@ -186,6 +188,33 @@ def check_equal(
         else:
             continue
         raise DataError(f"{problem}: {_REMEDY}{suspects()}")
+
+
+def check_same_batch(batch: Any, rendezvous: Rendezvous, what: str) -> None:
+    """Refuse a batch that differs between the tasks by more than rounding; a collective.
+
+    A part of it may be predictions of the tasks, so that some numbers are compared, and no hashes.
+    """
+    tensors = tf.nest.flatten(tensors_in(batch), expand_composites=True)
+    shapes, numbers = [list(tensor.shape) for tensor in tensors], [*map(_numbers_in, tensors)]
+    all_tasks = rendezvous.exchange("batch", [shapes, numbers], f"to compare {what}")
+    for name, (other_shapes, others) in zip(rendezvous.peers, all_tasks, strict=True):
+        if other_shapes != shapes or not all(map(_are_close, numbers, others)):
+            raise DataError(f"{what} differs on {name}: {_REMEDY}{suspects()}")
+
+
+def _numbers_in(tensor: tf.Tensor) -> list[float]:
+    """Return some elements of a tensor; of texts their checksums."""
+    flat = tf.reshape(tensor, [-1])
+    positions = np.linspace(0, max(len(flat) - 1, 0), min(len(flat), _ROWS)).astype(np.int64)
+    values = tf.gather(flat, positions).numpy()
+    if values.dtype == object:
+        return [float(zlib.crc32(text)) for text in values]
+    return np.nan_to_num(values.astype(float)).tolist()
+
+
+def _are_close(own: list[float], other: list[float]) -> bool:
+    return np.allclose(own, other, rtol=0, atol=_ROUNDING * np.abs(own).max(initial=0))
 
 
 def suspects() -> str:
