@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ from distlaunch_trainer import Arrays, Csv, Records
 from distlaunch_trainer.errors import DataError, PlanError
 from distlaunch_trainer.input.data_setup import load_data
 from distlaunch_trainer.options import Settings, parser
+from distlaunch_trainer.training_state import Progress, TrainingState
 
 from ..conftest import task_of, write_records  # noqa: TID252
 
@@ -22,7 +24,7 @@ GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "plan.json").read_te
 X = np.zeros((5, 2))
 
 
-def deal(training, *arguments, validation=None, cluster=None, job_dir="", lines=None):
+def deal(training, *arguments, validation=None, cluster=None, job_dir="", lines=None, start=None):
     """Return the data as a run deals them out, and its warnings; add to the lines it logs."""
     warnings: list[str] = []
     settings = Settings.of(parser().parse_args(arguments))
@@ -32,7 +34,7 @@ def deal(training, *arguments, validation=None, cluster=None, job_dir="", lines=
         cluster or task_of(0, 1),
         str(job_dir),
         report,
-        start=None,
+        start=start,
         training=lambda: training,
         validation=lambda: validation,
     )
@@ -81,6 +83,37 @@ def test_a_global_batch_larger_than_the_data_is_a_warning(tmp_path, cluster):
         "use a smaller one"
     ]
     assert deal(training, "--global-batch-size=1437", cluster=cluster, job_dir=tmp_path)[1] == []
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda rows: Arrays(np.arange(rows)),
+        lambda rows: tf.data.Dataset.range(rows).shuffle(9, seed=1).batch(4),
+        lambda rows: tf.data.Dataset.range(rows).filter(lambda _: True).batch(4),
+    ],
+    ids=["arrays", "dataset", "unknown length"],
+)
+def test_new_data_begin_with_the_epoch_that_a_run_resumes_at(cluster, make):
+    """Two epochs of 3 steps were trained on 10 rows; 18 rows of 5 steps follow."""
+    batch = "--global-batch-size=4"
+    before, _ = deal(make(10), batch, cluster=cluster)
+    progress = Progress(6, [{}, {}], epoch_step=6)
+    start = TrainingState(before.options, progress)
+    data, warnings = deal(make(18), batch, cluster=cluster, start=start)
+    assert len([line for line in warnings if "the data have changed from" in line]) == 1
+    reader = data.training.reader(cluster, progress, epochs=4)
+    assert reader.steps == 5
+    batches = [next(reader.iterator) for _ in range(10)]
+    seen = [tf.nest.flatten(data)[0][:rows].numpy().tolist() for data, rows, _ in batches]
+    for epoch in (seen[:5], seen[5:]):
+        assert sorted(row for rows in epoch for row in rows) == list(range(18))
+    again = TrainingState(data.options, replace(progress, step=8))
+    resumed, warnings = deal(make(18), batch, cluster=cluster, start=again)
+    assert not [line for line in warnings if "changed" in line]
+    reader = resumed.training.reader(cluster, again.progress, epochs=4)
+    batches = [next(reader.iterator)[0] for _ in range(2)]
+    assert [tf.nest.flatten(data)[0].numpy().tolist() for data in batches] == seen[2:4]
 
 
 def test_empty_files_among_others_are_a_warning(tmp_path, cluster):

@@ -9,9 +9,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What stays the same when a run resumes."""
+    """What stays the same when a run resumes; other data may begin with an epoch."""
 
-    # The order of the data.
+    # The data, and their order; 0 for what is not known.
     examples: int
     global_batch: int
     shards: int
@@ -24,6 +24,9 @@ class RunOptions:
     shard_policy: str = "data"
     rate_options: dict[str, Any] | None = None  # of the learning rate, if any is set
     schedules: dict[str, Any] | None = None  # that these make, by the optimizer's name
+    # Of the data: the batches of a pass, and the step before their first one.
+    batches: int = 0
+    first_step: int = 0
 
 
 @dataclass(frozen=True)

@@ -62,13 +62,15 @@ class KerasData:
 
     def run_options(self, replicas: int) -> RunOptions:
         """Return what a checkpoint holds of a call."""
+        is_divided = self.form == "divided"  # otherwise a batch is a task's
         return RunOptions(
             examples=self.examples or 0,
-            global_batch=self.global_batch or 0,
+            global_batch=(self.global_batch or self.full_rows) if is_divided else 0,
             shards=replicas,
             seed=0,
             shuffle=0,
-            steps_per_epoch=self.requested_steps or 0,
+            steps_per_epoch=self.steps or 0,
+            batches=self.num_batches or 0,
             precision=keras.config.dtype_policy().name,
         )
 

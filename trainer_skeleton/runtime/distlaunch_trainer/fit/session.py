@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -16,6 +17,7 @@ from distlaunch_trainer.cluster.rendezvous import LOADING
 from distlaunch_trainer.cluster.strategy import check_same_strategy
 from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.input.data_setup import TrainingData
+from distlaunch_trainer.input.run_options import resume_on_data
 from distlaunch_trainer.keras_compat import fit_calls
 from distlaunch_trainer.loop.callbacks import Callbacks
 from distlaunch_trainer.loop.loop import Loop
@@ -174,6 +176,12 @@ class Session:
         cluster, first = self.models.cluster_of(model), values["initial_epoch"]
         saved = checkpoints.latest() if cluster.role.is_chief else None
         start = agreed_state(cluster, saved and saved.state)
+        run_options = resume_on_data(
+            training.run_options(self.cluster.replicas), start, self.report.warn
+        )
+        progress = start.progress if start else Progress(self.step, epoch_step=self.step)
+        if start and run_options.first_step != start.options.first_step:
+            progress = replace(progress, position=[])  # the new data begin
         callbacks = Callbacks(
             flatten_callbacks(values["callbacks"]),
             model,
@@ -200,10 +208,10 @@ class Session:
         loop = Loop(
             model,
             TaskServices(cluster, checkpoints, self.report, self.stop),
-            TrainingData(training, validation, training.run_options(self.cluster.replicas), None),
+            TrainingData(training, validation, run_options, None),
             options=options,
             tools=StepTools(self.models.functions_of(model), callbacks, measurements),
-            progress=start.progress if start else Progress(self.step, epoch_step=self.step),
+            progress=progress,
         )
         if start is not None:
             loop.restore(saved)

@@ -54,18 +54,21 @@ class Reader(ABC):
 class EndlessReader(Reader):
     """Reads as many batches in each epoch, of an iterator that has no end."""
 
-    def __init__(self, iterator: Any, plan: AnyPlan, steps: int, form: BatchForm) -> None:
+    def __init__(
+        self, iterator: Any, plan: AnyPlan, steps: int, form: BatchForm, first_step: int = 0
+    ) -> None:
         self.iterator = iterator
         self.form = form
         self.steps: int = steps
         self._plan = plan
+        self._first_step = first_step
 
     def begin(self, step: int, done: int = 0) -> None:
         """Begin to read an epoch."""
 
     def has_empty_replicas(self, step: int) -> bool:
         """Return whether some replica has no row in a step, counted over all epochs."""
-        return self._plan.has_empty_replicas(step)
+        return self._plan.has_empty_replicas(step - self._first_step)
 
 
 class Batches(ABC):
@@ -158,6 +161,7 @@ class Data:
     pipeline: Batches
     plan: AnyPlan
     source: dict[str, Any]
+    first_step: int = 0  # of the run on these data, the steps before were on others
 
     def reader(
         self,
@@ -174,10 +178,12 @@ class Data:
         """
         steps = steps or self.plan.steps
         assert steps, "the length of an epoch is known"
-        first_step = progress.step if progress else 0
-        last_step = None if epochs is None else epochs * steps
+        progress = progress or Progress()
+        first_step = progress.step - self.first_step
+        epoch_step = progress.epoch_step - self.first_step
+        last_step = epochs and epoch_step + (epochs - len(progress.history)) * steps
         batches = self.pipeline.batches(cluster, first_step, last_step)
-        return EndlessReader(batches, self.plan, steps, self.pipeline.form)
+        return EndlessReader(batches, self.plan, steps, self.pipeline.form, self.first_step)
 
     def describe(self, examples: int | None = None) -> dict[str, Any]:
         """Return what ``summary.json`` records of the data.

@@ -24,7 +24,7 @@ from distlaunch_trainer.task.explain import from_user
 from distlaunch_trainer.training_state import RunOptions, TrainingState
 
 from .batches import Data
-from .run_options import run_options, with_data
+from .run_options import resume_on_data, run_options, with_data
 
 Source = Examples | BatchSource
 
@@ -83,7 +83,7 @@ def load_data(
     """
     setup = _Setup(settings, cluster, job_dir, report)
     options = run_options(settings, cluster.replicas, start and start.options)
-    first_step = start.progress.step if start else 0
+    first_step = start.progress.step - start.options.first_step if start else 0
     keras.utils.set_random_seed(options.seed)  # a user's data set shuffles by it too
     source = _source("training", training, options)
     if source is None:
@@ -92,7 +92,11 @@ def load_data(
         data, audit = _user_batches(setup, source, options, first_step), None
     else:
         data, audit = _planned(setup, source, options)
-    options = with_data(options, data)
+    options = resume_on_data(with_data(options, data), start, report.warn)
+    data = replace(data, first_step=options.first_step)
+    step = start.progress.step - options.first_step if start else 0
+    if isinstance(source, BatchSource) and (note := _resume_note(source, data, step)):
+        report.warn(note)
     if settings.same_random:
         _check_rows_are_known(data, cluster.replicas)
     if note := coverage_note(data.plan, options.steps_per_epoch):
@@ -251,8 +255,6 @@ def _user_batches(setup: _Setup, source: BatchSource, options: RunOptions, first
             f"{setup.settings.steps_per_epoch} leaves out or repeats: end it with "
             ".apply(tf.data.experimental.assert_cardinality(n)), or leave the option out"
         )
-    if note := _resume_note(source, data, first_step):
-        setup.report.warn(note)
     return data
 
 
