@@ -43,6 +43,16 @@ def decays(optimizer: keras.optimizers.Optimizer, variable: keras.Variable) -> b
     return bool(optimizer._use_weight_decay(variable))  # noqa: SLF001
 
 
+def adds_gradients(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Return whether an optimizer does the same with a sum of gradients as with each of them.
+
+    Others square the duplicate rows of a sparse gradient one by one.
+    """
+    own = getattr(optimizer, "inner_optimizer", optimizer)
+    clips = own.clipnorm or own.clipvalue or own.global_clipnorm
+    return type(own) is keras.optimizers.SGD and not clips
+
+
 def observe_gradients(
     optimizer: keras.optimizers.Optimizer, observe: Callable[[Sequence[Any]], None]
 ) -> None:
