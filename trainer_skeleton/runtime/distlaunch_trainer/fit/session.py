@@ -174,8 +174,11 @@ class Session:
         cluster, first = self.models.cluster_of(model), values["initial_epoch"]
         saved = checkpoints.latest() if cluster.role.is_chief else None
         start = agreed_state(cluster, saved and saved.state)
+        given = flatten_callbacks(values["callbacks"])
+        if not cluster.role.is_chief:  # files are redirected, not what is sent
+            given = [c for c in given if not isinstance(c, keras.callbacks.RemoteMonitor)]
         callbacks = Callbacks(
-            flatten_callbacks(values["callbacks"]),
+            given,
             model,
             epochs=values["epochs"],
             steps=training.steps,
