@@ -18,13 +18,13 @@ from distlaunch_trainer.model.learning_rate import (
     WarmUp,
     build_schedule,
     check_callbacks,
-    rate_of_last_step,
+    rates_of_last_step,
     resolve_rate_options,
     restore_schedules,
     set_rates,
 )
 from distlaunch_trainer.options import Settings
-from distlaunch_trainer.report.report import Report, epoch_line
+from distlaunch_trainer.report.report import Report, epoch_line, epoch_record
 from distlaunch_trainer.saving.model_files import save_model
 from distlaunch_trainer.training_state import RunOptions
 
@@ -155,7 +155,7 @@ def test_a_schedule_of_the_model_is_refused():
     model = compiled(keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 10)))
     with pytest.raises(ModelError, match="gives optimizer a learning-rate schedule already: rem"):
         set_rates(model, RateOptions(decay="step"), RUN, 5, print)
-    assert rate_of_last_step(model) == pytest.approx(0.1)
+    assert rates_of_last_step(model) == {"learning_rate": pytest.approx(0.1)}
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -166,11 +166,11 @@ def test_a_saved_model_loads_without_this_package(tmp_path, monkeypatch, decay):
     x = np.ones((4, 1))
     assert len(model.optimizer.variables) == 1  # TensorFlow compares the list with the one before
     model.fit(x, x, epochs=3, verbose=0)
-    rate = rate_of_last_step(model)
-    assert rate == pytest.approx(3e-4, rel=0.1)  # of the third of ten steps
+    rate = rates_of_last_step(model)
+    assert rate == {"learning_rate": pytest.approx(3e-4, rel=0.1)}  # of the third of ten steps
     files = save_model(model, str(tmp_path), Report(Role(), ""))
     assert files == ["model.keras", "saved_model.pb"]
-    assert rate_of_last_step(model) == rate
+    assert rates_of_last_step(model) == rate
     monkeypatch.delitem(keras.saving.get_custom_objects(), f"distlaunch_trainer>{WarmUp.__name__}")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert loaded.optimizer.iterations == 3
@@ -193,3 +193,29 @@ def test_the_line_of_an_epoch_has_a_rate_that_changes(rates, shows, expected):
     ]
     line = epoch_line(9, history, shows_rate=shows)
     assert line == f"epoch {len(rates)}/9: loss 0.5000{expected} (7 examples/s)"
+
+
+class WithoutRate(keras.optimizers.SGD):
+    learning_rate = property(lambda _: None, lambda *_: None)
+
+
+@pytest.mark.skipif(not hasattr(keras.optimizers, "MultiOptimizer"), reason="since Keras 3.15")
+def test_each_optimizer_of_a_multi_optimizer_has_its_rate():
+    one = keras.optimizers.Adam(0.001, name="one")
+    rest = keras.optimizers.SGD(0.1, name="rest")
+    optimizers = keras.optimizers.OptimizerMap(rest, {"a/.*": one})
+    model = compiled(keras.optimizers.MultiOptimizer(optimizers))
+    set_rates(model, RateOptions(2), RUN, 5, print)
+    rates = rates_of_last_step(model)
+    assert rates == pytest.approx({"learning_rate/one": 0.002, "learning_rate/rest": 0.2})
+    figures = {"examples": 10, "seconds": 1.0}
+    history = [epoch_record(0, 1, {}, rates={"learning_rate/one": 1.0}, **figures)]
+    history += [epoch_record(1, 2, {}, rates=rates, **figures)]
+    line = epoch_line(2, history, shows_rate=False)
+    assert "learning_rate/one 0.002 learning_rate/rest 0.2" in line
+    with pytest.raises(ModelError, match=r"several optimizers.* gives MultiOptimizer"):
+        set_rates(model, RateOptions(2), replace(RUN, learning_rate=0.1), 5, print)
+
+
+def test_an_optimizer_without_a_rate_that_can_be_read_has_none():
+    assert rates_of_last_step(compiled(WithoutRate())) == {}

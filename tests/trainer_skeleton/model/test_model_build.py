@@ -44,6 +44,16 @@ def notes_of(*arguments):
     return model, build_model(model, SPEC)
 
 
+@pytest.mark.skipif(not hasattr(keras.optimizers, "MultiOptimizer"), reason="since Keras 3.15")
+def test_the_optimizers_of_a_multi_optimizer_are_built_and_update_nothing():
+    model = keras.Sequential([layers.Input((4,)), layers.Dense(3)])
+    optimizers = [keras.optimizers.Adam(), keras.optimizers.SGD(momentum=0.5)]
+    model.compile(keras.optimizers.MultiOptimizer(lambda v: optimizers["bias" in v.path]), "mse")
+    assert build_model(model, SPEC) == []
+    assert [len(each.variables) for each in optimizers] == [2 + 2, 2 + 1]
+    assert not np.any([each.iterations for each in (model.optimizer, *optimizers)])
+
+
 def test_all_variables_of_a_model_that_was_not_called_are_created_and_none_is_updated():
     model, notes = notes_of(tf.reduce_mean)
     assert notes == []

@@ -96,7 +96,7 @@ def test_the_summary_is_the_golden_file(tmp_path, monkeypatch):
     times = {n: StepTimes(steps, steps / 8, e) for n, e in zip(tasks, exchanged, strict=True)}
     timing = timing_of_steps(times)
     of_epoch = {name: value for name, value in timing.items() if name != "tasks"}
-    figures = {"examples": 1437, "learning_rate": 0.5, "timing": of_epoch}
+    figures = {"examples": 1437, "rates": {"learning_rate": 0.5}, "timing": of_epoch}
     history = [
         epoch_record(0, 23, {"loss": 0.5, "val_loss": 0.75}, seconds=4.0, **figures),
         epoch_record(1, 46, {"loss": math.nan, "f1_score": [0.5, 1.0]}, seconds=2.0, **figures),

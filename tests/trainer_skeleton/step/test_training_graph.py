@@ -26,6 +26,10 @@ def traced(tensorflow):
         "masked_loss",
         "accumulation",
         "last_step",
+        "bfloat16",
+        "small_embedding",
+        "squared_embedding",
+        "xla_on_gpus",  # the last one, as TensorFlow takes CPUs for GPUs from here
     )
     result = tensorflow.run("training_graph", *cases, cwd=HERE, env={"TF_CPP_MIN_LOG_LEVEL": "2"})
     assert result.code == 0, result.text
@@ -72,6 +76,11 @@ def test_xla_compiles_no_model_with_collectives_in_its_forward_pass(graphs):
     assert len(sizes(graphs["xla_with_collectives"])) > len(sizes(graphs["xla"]))
 
 
+def test_xla_compiles_no_exchange_of_a_variable_where_all_devices_are_gpus(graphs):
+    """TensorFlow exchanges it without a `merge_call` there."""
+    assert graphs["xla_on_gpus"]["xla"] == []
+
+
 def test_xla_compiles_the_optimizer_with_clipping_and_weight_decay(graphs):
     graph = graphs["xla_adamw"]
     optimizers = {"Sqrt", "Rsqrt", "RealDiv", "AssignSubVariableOp"}
@@ -80,7 +89,8 @@ def test_xla_compiles_the_optimizer_with_clipping_and_weight_decay(graphs):
 
 
 def test_collectives_are_of_types_that_nccl_takes(graphs):
-    """NcclManager in TensorFlow's wheel; it has no bfloat16."""
+    """NcclManager in TensorFlow's wheel; it has no bfloat16, which is exchanged as float32."""
+    assert sizes(graphs["bfloat16"])[1:] == sizes(graphs["embedding"])[1:]
     types = {c["dtype"] for graph in graphs.values() for c in graph["collectives"]}
     assert types <= {"float32", "float64", "int32", "int64", "float16"}
 
@@ -96,7 +106,8 @@ def test_a_step_of_full_batches_has_no_branches(graphs):
 
     Accumulation has its update in one, and TensorFlow's gather of gradient rows its padding.
     """
-    full = graphs.keys() - {"accumulation", "embedding", "last_step"}
+    gathers = {"embedding", "squared_embedding", "bfloat16"}
+    full = graphs.keys() - {"accumulation", *gathers, "last_step"}
     assert {name for name in full if graphs[name]["branches"]} == set()
 
 
@@ -106,6 +117,12 @@ def test_of_an_embedding_only_rows_are_exchanged(graphs):
     gathered = [c["dtype"] for c in graphs["embedding"]["collectives"] if "Gather" in c["op"]]
     assert reduced == [SIGNALS, 4 * (5 * 16 + 1 + 1)]
     assert {"float32", "int32"} <= set(gathered)
+
+
+def test_a_table_that_is_no_larger_than_what_a_batch_looks_up_is_exchanged_dense(graphs):
+    """But not for optimizers that square the duplicate rows one by one."""
+    assert sizes(graphs["small_embedding"]) == [SIGNALS, 4 * (40 * 16 + 5 * 16 + 1 + 1)]
+    assert sizes(graphs["squared_embedding"]) == sizes(graphs["embedding"])
 
 
 def test_the_divisor_of_a_masked_loss_is_exchanged_with_the_gradients(graphs):

@@ -11,11 +11,13 @@ from __future__ import annotations
 import collections
 import json
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.distribute import mirrored_strategy
 from tensorflow.python.eager import context
 
 from distlaunch_trainer.model.model_build import build_model
@@ -65,11 +67,11 @@ def two_packs() -> tuple[keras.Model, Any]:
     return model, (np.zeros((ROWS, width), "float32"), np.zeros((ROWS, width), "float32"))
 
 
-def embedding() -> tuple[keras.Model, Any]:
+def embedding(rows: int = 10_000, optimizer: str = "sgd") -> tuple[keras.Model, Any]:
     model = keras.Sequential(
-        [layers.Input((5,)), layers.Embedding(10_000, 16), layers.Flatten(), layers.Dense(1)]
+        [layers.Input((5,)), layers.Embedding(rows, 16), layers.Flatten(), layers.Dense(1)]
     )
-    model.compile("sgd", "mse")
+    model.compile(optimizer, "mse")
     return model, (np.zeros((ROWS, 5), "int64"), np.zeros((ROWS, 1), "float32"))
 
 
@@ -86,6 +88,31 @@ def xla_adamw() -> tuple[keras.Model, Any]:
     return model, data
 
 
+def xla_on_gpus() -> tuple[keras.Model, Any]:
+    """A layer that assigns a variable of which all replicas get the mean."""
+
+    class Statistic(layers.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mean = self.add_weight(trainable=False, aggregation="mean")
+
+        def call(self, x: Any) -> Any:
+            self.mean.assign(keras.ops.mean(x))
+            return x
+
+    mirrored_strategy._is_gpu_device = lambda _: True
+    model = keras.Sequential([layers.Input((6,)), Statistic(), layers.Dense(1)])
+    model.compile("sgd", "mse", jit_compile=True)
+    return model, (np.zeros((ROWS, 6), "float32"), np.zeros((ROWS, 1), "float32"))
+
+
+def bfloat16() -> tuple[keras.Model, Any]:
+    keras.config.set_dtype_policy("bfloat16")
+    model, data = embedding()
+    keras.config.set_dtype_policy("float32")
+    return model, data
+
+
 def masked_loss() -> tuple[keras.Model, Any]:
     hidden = [layers.Masking(), layers.Dense(4, kernel_regularizer="l2"), layers.Dense(1)]
     model = keras.Sequential([layers.Input((5, 3)), *hidden])
@@ -97,12 +124,14 @@ CASES: dict[str, Callable[[], tuple[keras.Model, Any]]] = {
     function.__name__: function
     for function in (
         *(convolutions, xla, xla_with_collectives, xla_adamw, two_packs),
-        *(embedding, accumulation, masked_loss),
+        *(embedding, accumulation, masked_loss, bfloat16, xla_on_gpus),
     )
 }
 
 
 CASES["last_step"] = convolutions
+CASES["small_embedding"] = partial(embedding, 5 * ROWS)
+CASES["squared_embedding"] = partial(embedding, 5 * ROWS, "adam")
 
 
 def batches(strategy: tf.distribute.Strategy, data: Any) -> Any:
@@ -172,6 +201,7 @@ def training_graph(name: str) -> tf.types.experimental.ConcreteFunction:
             data_batch=tf.data.Dataset.from_tensor_slices(data).batch(ROWS).element_spec
         )
     steps = StepFunctions(ModelReplicas(model, strategy))
+    steps.expect_rows(ROWS)
     is_last = name == "last_step"
     inputs = batches(strategy, data), tf.constant(1), tf.zeros([3]), is_last, "divided"
     return steps._train_function.get_concrete_function(*inputs)

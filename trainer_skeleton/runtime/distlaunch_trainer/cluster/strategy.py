@@ -21,6 +21,7 @@ from .peers import watch_peers
 from .rendezvous import Rendezvous
 from .role import Role
 from .virtual_devices import as_worker_devices, replica_devices
+from .wire_types import broadcast_initial_values
 
 _CROSS_DEVICE_OPS: dict[str, Callable[[], tf.distribute.CrossDeviceOps]] = {
     "nccl": tf.distribute.NcclAllReduce,
@@ -172,6 +173,7 @@ def _multi_worker(role: Role, devices: list[str]) -> tf.distribute.Strategy:
         return tf.distribute.MultiWorkerMirroredStrategy(
             tf.distribute.cluster_resolver.SimpleClusterResolver(tf.train.ClusterSpec({})), options
         )
+    broadcast_initial_values()
     # gRPC would send what tasks exchange to http_proxy.
     os.environ.update(without_proxy(role, os.environ))
     with watch_peers(role), as_worker_devices(devices):

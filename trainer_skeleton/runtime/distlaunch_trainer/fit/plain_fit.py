@@ -8,12 +8,12 @@ from importlib import import_module
 from typing import Any
 
 import keras
-import numpy as np
 
 from distlaunch_trainer.errors import DataError, ModelError
 from distlaunch_trainer.input.batches import Data
 from distlaunch_trainer.input.data_setup import load_data
 from distlaunch_trainer.input.order.pipeline import Dataset
+from distlaunch_trainer.model.learning_rate import rates_of_last_step
 from distlaunch_trainer.model.user_model import (
     checked_callbacks,
     create_compiled_model,
@@ -106,14 +106,13 @@ class _EpochTimes(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         seconds = self._seconds or time.perf_counter() - self._started
-        rate = float(np.asarray(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate)))
         record = epoch_record(
             epoch,
             (epoch + 1) * self._steps,
             logs or {},
             examples=self._examples,
             seconds=seconds,
-            learning_rate=rate,
+            rates=rates_of_last_step(self.model),
         )
         self.records.append(record)
         self._report.event("epoch", **record)

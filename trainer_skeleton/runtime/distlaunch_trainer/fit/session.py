@@ -182,8 +182,11 @@ class Session:
         progress = start.progress if start else Progress(self.step, epoch_step=self.step)
         if start and run_options.first_step != start.options.first_step:
             progress = replace(progress, position=[])  # the new data begin
+        given = flatten_callbacks(values["callbacks"])
+        if not cluster.role.is_chief:  # files are redirected, not what is sent
+            given = [c for c in given if not isinstance(c, keras.callbacks.RemoteMonitor)]
         callbacks = Callbacks(
-            flatten_callbacks(values["callbacks"]),
+            given,
             model,
             epochs=values["epochs"],
             steps=training.steps,

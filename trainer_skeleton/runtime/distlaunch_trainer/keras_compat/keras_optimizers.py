@@ -11,13 +11,30 @@ import tensorflow as tf
 from keras.src.optimizers import base_optimizer
 
 
+def parts(optimizer: keras.optimizers.Optimizer) -> list[Any]:
+    """Return the optimizers that update variables for one that wraps others, else itself.
+
+    A LossScaleOptimizer wraps one, a MultiOptimizer (Keras 3.15) one for each kind of variable.
+    """
+    if inner := getattr(optimizer, "inner_optimizer", None):
+        return parts(inner)
+    several = getattr(optimizer, "optimizers", None)
+    return [optimizer] if several is None else list(several)
+
+
+def classes_with_apply() -> list[Any]:
+    """Return the classes of optimizers that have an ``apply()`` of their own."""
+    classes: list[Any] = [keras.optimizers.Optimizer]
+    for kind in classes:
+        classes += kind.__subclasses__()
+    return [kind for n, kind in enumerate(classes) if not n or "apply" in vars(kind)]
+
+
 def disable_gradient_aggregation(optimizer: keras.optimizers.Optimizer) -> None:
     """Keep an optimizer from summing gradients over the replicas."""
-    inner: Any = optimizer
-    while inner is not None:
+    for each in (optimizer, *parts(optimizer)):
         # They are summed before (`step/all_reduce.py`): Keras clips first and then sums.
-        inner._all_reduce_sum_gradients = list  # noqa: SLF001
-        inner = getattr(inner, "inner_optimizer", None)
+        each._all_reduce_sum_gradients = list  # noqa: SLF001
 
 
 def iteration_counter(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
@@ -43,6 +60,16 @@ def decays(optimizer: keras.optimizers.Optimizer, variable: keras.Variable) -> b
     return bool(optimizer._use_weight_decay(variable))  # noqa: SLF001
 
 
+def adds_gradients(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Return whether an optimizer does the same with a sum of gradients as with each of them.
+
+    Others square the duplicate rows of a sparse gradient one by one.
+    """
+    own = getattr(optimizer, "inner_optimizer", optimizer)
+    clips = own.clipnorm or own.clipvalue or own.global_clipnorm
+    return type(own) is keras.optimizers.SGD and not clips
+
+
 def observe_gradients(
     optimizer: keras.optimizers.Optimizer, observe: Callable[[Sequence[Any]], None]
 ) -> None:
@@ -51,14 +78,15 @@ def observe_gradients(
     Of a LossScaleOptimizer they are not scaled, and of one that accumulates they are the mean.
     """
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-    clip = optimizer._clip_gradients  # noqa: SLF001
+    name = "_clip_gradients" if parts(optimizer) == [optimizer] else "apply"
+    function = getattr(optimizer, name)
 
     @tf.autograph.experimental.do_not_convert
-    def observed(gradients: Sequence[Any]) -> Any:
-        observe(gradients)
-        return clip(gradients)
+    def observed(gradients: Sequence[Any], *args: Any, **options: Any) -> Any:
+        observe([gradient for gradient in gradients if gradient is not None])
+        return function(gradients, *args, **options)
 
-    optimizer._clip_gradients = observed  # noqa: SLF001
+    setattr(optimizer, name, observed)
 
 
 def compile_updates(optimizer: keras.optimizers.Optimizer, is_compiled: Callable[[], bool]) -> None:
@@ -68,7 +96,11 @@ def compile_updates(optimizer: keras.optimizers.Optimizer, is_compiled: Callable
     their number may be another in each step. `is_compiled` returns whether to compile the step that
     is traced.
     """
-    own: Any = getattr(optimizer, "inner_optimizer", optimizer)
+    if parts(optimizer) != [optimizer]:
+        for part in parts(optimizer):
+            compile_updates(part, is_compiled)
+        return
+    own: Any = optimizer
     clip, decay = own._clip_gradients, own._apply_weight_decay  # noqa: SLF001
     update_all = own._distributed_tf_update_step  # noqa: SLF001
     compiled = partial(tf.function, autograph=False, jit_compile=True)
@@ -104,8 +136,12 @@ def compile_updates(optimizer: keras.optimizers.Optimizer, is_compiled: Callable
 
 
 def learning_rate_of(optimizer: keras.optimizers.Optimizer) -> Any:
-    """Return an optimizer's learning rate: a variable, a schedule or a function."""
-    return getattr(optimizer, "inner_optimizer", optimizer)._learning_rate  # noqa: SLF001
+    """Return an optimizer's learning rate: a variable, a schedule or a function.
+
+    None is returned if it has none, as a MultiOptimizer, or not as Keras's have it.
+    """
+    is_one = len(own := parts(optimizer)) == 1
+    return getattr(own[0], "_learning_rate", None) if is_one else None
 
 
 def set_learning_rate(

@@ -23,8 +23,8 @@ from distlaunch_trainer.task.storage import read_whole, write_whole
 
 kc = keras.callbacks
 
-CHIEF_ONLY = (kc.ModelCheckpoint, kc.CSVLogger, kc.TensorBoard)
-"""Callbacks that only write files."""
+CHIEF_ONLY = (kc.ModelCheckpoint, kc.CSVLogger, kc.TensorBoard, kc.RemoteMonitor)
+"""Callbacks that only write files, or send what they are given."""
 
 STATE_ATTRIBUTES = {
     kc.EarlyStopping: ("wait", "stopped_epoch", "best", "best_epoch", "best_weights"),
@@ -60,7 +60,7 @@ class Callbacks(kc.CallbackList):
         report: Report,
         verbose: int = 0,  # of the progress bar, as `fit` takes it; 0 for no bar
     ) -> None:
-        _check_leaves_weights(given)
+        _check_supported(given, model.distribute_strategy.num_replicas_in_sync)
         self._report = report
         used = [c for c in given if not isinstance(c, kc.BackupAndRestore)]
         if len(used) < len(given):
@@ -279,7 +279,14 @@ def has_hook(callback: kc.Callback, hooks: tuple[str, ...]) -> bool:
     return any(changed) or any(hook in vars(callback) for hook in hooks)
 
 
-def _check_leaves_weights(callbacks: list[kc.Callback]) -> None:
+def _check_supported(callbacks: list[kc.Callback], replicas: int) -> None:
+    orbax = getattr(kc, "OrbaxCheckpoint", ())  # not in every version
+    if replicas > 1 and any(isinstance(callback, orbax) for callback in callbacks):
+        raise ModelError(
+            "OrbaxCheckpoint reads the metrics of all replicas, so it would have to run on every "
+            "task, and all would write the same folder: use ModelCheckpoint, which the chief "
+            "writes, or leave it out, as every run resumes from its own checkpoints"
+        )
     if any(getattr(callback, "swap_on_epoch", False) for callback in callbacks):
         raise ModelError(
             "SwapEMAWeights(swap_on_epoch=True) would put averages instead of the weights into "

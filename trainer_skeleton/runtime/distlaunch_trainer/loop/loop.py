@@ -15,7 +15,7 @@ import numpy as np
 
 from distlaunch_trainer.input.batches import Data, Reader
 from distlaunch_trainer.input.data_setup import TrainingData
-from distlaunch_trainer.model.learning_rate import rate_of_last_step
+from distlaunch_trainer.model.learning_rate import rates_of_last_step
 from distlaunch_trainer.saving.checkpoints import Checkpoint
 from distlaunch_trainer.task.step_watchdog import StepWatchdog
 from distlaunch_trainer.training_state import Progress
@@ -132,6 +132,8 @@ class Loop:
 
     def _agree_on_hooks(self) -> None:
         own = self._tools.callbacks
+        rows = self._cluster.all_gather(np.array(self._data.options.global_batch, np.int64))
+        self.functions.expect_rows(int(rows.min()))
         wanted = [own.see_batches, own.see_test_batches, own.take_bad_losses, own.show_progress]
         agreed = self._cluster.all_reduce_sum(np.array(wanted, np.int64)) > 0
         self._runner.hooks = hooks = AgreedHooks(*map(bool, agreed))
@@ -166,14 +168,14 @@ class Loop:
         logs = self.functions.logs()
         if self._evaluator is not None and self._options.validates_after(number):
             logs |= {f"val_{name}": value for name, value in self._validate().items()}
-        rate = rate_of_last_step(self._model)  # callbacks may set that of the next epoch
+        rates = rates_of_last_step(self._model)  # callbacks may set that of the next epoch
         self._tools.callbacks.on_epoch_end(number, logs)
         # A task whose callback waits for others, e.g. in predict(), is named.
         self._cluster.rendezvous.meet(f"the end of epoch {number + 1} of fit()")
         must_stop = self._agree_to_stop()
         measured = self._tools.measurements.end_epoch(self.functions.timer)
         self._state.update(position=self._reader.position)
-        self._state.end_epoch(self._options, logs, rate, **measured)
+        self._state.end_epoch(self._options, logs, rates, **measured)
         self._watchdog.end_epoch()
         self._state.save(self.functions.metric_sums())
         if must_stop and not self.is_done:

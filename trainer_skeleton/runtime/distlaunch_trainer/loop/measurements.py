@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.keras_compat import keras_optimizers
-from distlaunch_trainer.model.learning_rate import rate_of_last_step
+from distlaunch_trainer.model.learning_rate import rates_of_last_step
 from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.step.step_timing import (
     StepTimer,
@@ -83,7 +83,7 @@ class Measurements:
         last, written = self._last
         self.start_epoch(step)
         speed = (step - last) / max(self._last[1] - written, 1e-9)
-        values = logs | {"learning_rate": rate_of_last_step(self._model), "steps_per_second": speed}
+        values = logs | rates_of_last_step(self._model) | {"steps_per_second": speed}
         self._report.batch_scalars(step, values | self.norms())
 
     def norms(self) -> dict[str, float]:

@@ -70,7 +70,7 @@ class RunState:
         self.update(epoch_seconds=time.perf_counter() - self._clock)
 
     def end_epoch(
-        self, options: LoopOptions, logs: dict[str, Any], learning_rate: float, **measured: Any
+        self, options: LoopOptions, logs: dict[str, Any], rates: dict[str, float], **measured: Any
     ) -> None:
         """Add the record of an epoch that is done, and report it.
 
@@ -83,7 +83,7 @@ class RunState:
             self._callbacks.epoch_logs,
             examples=progress.epoch_examples,
             seconds=progress.epoch_seconds,
-            learning_rate=learning_rate,
+            rates=rates,
             **measured,
         )
         self.end("on_epoch_begin")

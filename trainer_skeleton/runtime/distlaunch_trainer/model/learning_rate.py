@@ -21,6 +21,8 @@ from distlaunch_trainer.options import Settings
 from distlaunch_trainer.training_state import RunOptions
 
 from .model_state import find_optimizers
+from .user_model import set_learning_rate
+from .variable_names import unique_names
 
 _schedules = keras.optimizers.schedules
 _NAMES = ("warmup_epochs", "decay", "decay_rate", "decay_epochs")
@@ -174,6 +176,10 @@ def set_rates(
     """
     serialized = {}
     for name, optimizer in find_optimizers(model).items():
+        if len(keras_optimizers.parts(optimizer)) > 1:
+            if run_options.learning_rate:
+                set_learning_rate(model, run_options.learning_rate)  # which refuses it
+            continue
         base = _constant_rate(name, optimizer)
         if optimizer is model.optimizer and run_options.learning_rate:
             base = run_options.learning_rate
@@ -238,13 +244,28 @@ def check_callbacks(callbacks: list[keras.callbacks.Callback]) -> None:
             )
 
 
-def rate_of_last_step(model: keras.Model) -> float:
-    """Return the learning rate of the step that ``model.optimizer`` applied last."""
-    rate = keras_optimizers.learning_rate_of(model.optimizer)
+def rates_of_last_step(model: keras.Model) -> dict[str, float]:
+    """Return the learning rate of the step that ``model.optimizer`` applied last.
+
+    Of an optimizer that wraps several, such as a MultiOptimizer, each one has a rate:
+    ``learning_rate/adam``. Optimizers without a rate that can be read are left out.
+    """
+    optimizers = keras_optimizers.parts(model.optimizer)
+    names = unique_names(f"learning_rate/{each.name}" for each in optimizers)
+    names = names if len(names) > 1 else ["learning_rate"]
+    rates = zip(names, map(_rate_of_last_step, optimizers), strict=True)
+    return {name: rate for name, rate in rates if rate is not None}
+
+
+def _rate_of_last_step(optimizer: keras.optimizers.Optimizer) -> float | None:
+    rate = keras_optimizers.learning_rate_of(optimizer)
     if isinstance(rate, _schedules.LearningRateSchedule):
-        steps = int(tf.convert_to_tensor(keras_optimizers.schedule_step(model.optimizer).value))
+        steps = int(tf.convert_to_tensor(keras_optimizers.schedule_step(optimizer).value))
         return float(rate(max(0, steps - 1)))
-    return float(tf.convert_to_tensor(model.optimizer.learning_rate))
+    try:
+        return float(tf.convert_to_tensor(optimizer.learning_rate))
+    except (AttributeError, TypeError, ValueError):  # of a user's class
+        return None
 
 
 def _describe(name: str, base: float, options: RateOptions) -> str:

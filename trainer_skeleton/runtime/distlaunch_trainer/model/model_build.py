@@ -15,6 +15,7 @@ import keras
 import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
+from distlaunch_trainer.keras_compat import keras_optimizers
 from distlaunch_trainer.step.custom_steps import (
     other_names,
     overrides,
@@ -98,7 +99,7 @@ def _recorded_applications() -> Iterator[list[tuple[Any, list[Any]]]]:
         if trainable_variables is not None and not is_known and not optimizer.built:
             applications.append((optimizer, list(trainable_variables)))
 
-    kinds = (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer)
+    kinds = keras_optimizers.classes_with_apply()
     originals = [kind.apply for kind in kinds]
     for kind in kinds:
         kind.apply = apply

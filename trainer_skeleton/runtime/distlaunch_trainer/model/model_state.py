@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
 from distlaunch_trainer.errors import ModelError
+from distlaunch_trainer.keras_compat import keras_optimizers
 
 from .variable_names import optimizer_names, stable_names, unique_names
 
@@ -96,7 +97,7 @@ class ModelState:
 def find_optimizers(model: keras.Model) -> dict[str, keras.optimizers.Optimizer]:
     """Return all optimizers of a model by attribute, such as ``generator_optimizer``.
 
-    Those in lists and dicts, and those of nested models, are included; each optimizer once.
+    Those in lists and dicts, of nested models and in a MultiOptimizer are included; each once.
     """
     layers = keras_compat.all_layers(model)
     prefixes = ["", *(f"{name}/" for name in unique_names(stable_names(_names(layers[1:]))))]
@@ -114,6 +115,8 @@ def find_optimizers(model: keras.Model) -> dict[str, keras.optimizers.Optimizer]
 def _optimizers_in(value: Any) -> Iterator[tuple[str, keras.optimizers.Optimizer]]:
     if isinstance(value, keras.optimizers.Optimizer):
         yield "", value
+        several = keras_optimizers.parts(value)
+        yield from ((f"/{n}", part) for n, part in enumerate(several) if len(several) > 1)
     elif isinstance(value, (list, tuple, dict)):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, part in items:

@@ -47,11 +47,12 @@ def checked_callbacks(callbacks: Any) -> list[keras.callbacks.Callback]:
 
 
 def set_learning_rate(model: keras.Model, rate: float | None) -> None:
-    """Set the learning rate of an optimizer without a schedule."""
+    """Set the learning rate of an optimizer that has one, and no schedule."""
     try:
         model.optimizer.learning_rate = rate
-    except (TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError):
         raise ModelError(
-            "--learning-rate cannot replace the schedule that create_model() in trainer/model.py "
-            "gives the optimizer: change it there"
+            f"--learning-rate cannot replace the schedule, or the rates of several optimizers, "
+            f"that create_model() in trainer/model.py gives {type(model.optimizer).__name__}: "
+            f"change them there"
         ) from None

@@ -123,7 +123,7 @@ class Report:
         self.record_epoch(record)
         if is_printed:
             self.log(epoch_line(epochs, history, shows_rate=shows_rate), step=record["step"])
-        self.scalars(record["epoch"] - 1, {**logs, "learning_rate": record["learning_rate"]})
+        self.scalars(record["epoch"] - 1, {**logs, **_rates(record)})
         self.machine_scalars(record)
 
     def record_epoch(self, record: Mapping[str, Any]) -> None:
@@ -146,7 +146,7 @@ def epoch_record(
     *,
     examples: int,
     seconds: float,
-    learning_rate: float,
+    rates: Mapping[str, float],  # ``learning_rate``, or several by names that begin with it
     timing: Mapping[str, Any] | None = None,
     **measured: float,
 ) -> dict[str, Any]:
@@ -157,7 +157,8 @@ def epoch_record(
         "examples": examples,
         # Of an epoch that was only validated here, there is none.
         "examples_per_second": examples / seconds if examples else None,
-        "learning_rate": learning_rate,
+        "learning_rate": None,
+        **rates,
         "timing": timing,
         **measured,
         "logs": {name: np.asarray(value).tolist() for name, value in logs.items()},
@@ -170,13 +171,19 @@ def epoch_line(epochs: int, history: Sequence[Mapping[str, Any]], *, shows_rate:
     It has the learning rate if `shows_rate` is set, or the rate has changed.
     """
     record = history[-1]
-    rates = {each.get("learning_rate") for each in history[-2:]}
     logs = {name: value for name, value in record["logs"].items() if name != "learning_rate"}
-    rate = f" learning_rate {record['learning_rate']:.4g}" if shows_rate or len(rates) > 1 else ""
+    rates, has_changed = _rates(record), _rates(history[-2:][0]) != _rates(record)
+    shown = rates.items() if shows_rate or has_changed else ()
+    rate = "".join(f" {name} {value:.4g}" for name, value in shown)
     speed = record["examples_per_second"]
     return f"epoch {record['epoch']}/{epochs}: {format_results(logs)}{rate}" + (
         f" ({speed:,.0f} examples/s)" if speed else ""
     )
+
+
+def _rates(record: Mapping[str, Any]) -> dict[str, float]:
+    """Return the learning rates of a record by name."""
+    return {n: v for n, v in record.items() if n.startswith("learning_rate") and v is not None}
 
 
 def write_evaluation(job_dir: str, facts: Mapping[str, Any]) -> str:

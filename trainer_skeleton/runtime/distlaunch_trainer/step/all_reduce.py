@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
 from typing import Any
 
 import tensorflow as tf
+
+from distlaunch_trainer.cluster.wire_types import wire_type
 
 from . import step_context
 from .step_context import StepRows
@@ -16,20 +18,38 @@ _BYTES_PER_PACK = 32 << 20
 
 
 class CollectiveInXlaError(Exception):
-    """A function that XLA should compile exchanges values with other replicas.
+    """A function that XLA should compile exchanges values with other replicas."""
 
-    The sums and gathered rows below raise it.
+
+def refuse_collectives_in_xla(strategy: tf.distribute.Strategy) -> None:
+    """Have every exchange of replicas raise CollectiveInXlaError where XLA compiles it.
+
+    That is also for variables with an aggregation that a layer assigns: where all devices are GPUs,
+    TensorFlow exchanges their values within XLA, and otherwise it fails.
     """
+    context: Any = tf.distribute.ReplicaContext
+    for owner, name in ((context, "merge_call"), (strategy.extended, "_replica_ctx_all_reduce")):
+        function = getattr(owner, name)
+        if not hasattr(function, "__wrapped__"):
+            setattr(owner, name, _outside_xla(function))
+
+
+def _outside_xla(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def exchange(*args: Any, **options: Any) -> Any:
+        if step_context.current().in_xla:
+            raise CollectiveInXlaError
+        return function(*args, **options)
+
+    return exchange
 
 
 def sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
-    """Return sums, all-reduced in packs of values of one dtype.
+    """Return sums, all-reduced in packs of values of one dtype, see `wire_type`.
 
     The last values are in the first pack: backpropagation computes their gradients first. Values
     of unknown shape make one pack of all.
     """
-    if step_context.current().in_xla:
-        raise CollectiveInXlaError
     context = tf.distribute.get_replica_context()
     is_known = all(value.shape.is_fully_defined() for value in values)
     options = tf.distribute.experimental.CommunicationOptions(
@@ -37,14 +57,13 @@ def sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
     )
     by_type: dict[tf.DType, list[int]] = {}
     for number, value in enumerate(values):
-        by_type.setdefault(value.dtype, []).append(number)
+        by_type.setdefault(wire_type(value.dtype), []).append(number)
     sums = list(values)
-    for numbers in by_type.values():
-        own = [values[n] for n in numbers]
-        # In their own type: NCCL, as TensorFlow's wheels build it, takes no bfloat16.
+    for wire, numbers in by_type.items():
+        own = [tf.cast(values[n], wire) for n in numbers]
         reduced = context.all_reduce(tf.distribute.ReduceOp.SUM, own, options)
         for number, value in zip(numbers, reduced, strict=True):
-            sums[number] = value
+            sums[number] = tf.cast(value, values[number].dtype)
     return sums
 
 
@@ -91,6 +110,24 @@ def _is_constant(value: tf.Tensor) -> bool:
     return True
 
 
+def indices_per_row(gradient: tf.IndexedSlices) -> int | None:
+    """Return how many rows of a table a row of the batch looks up, None if that is not known.
+
+    TensorFlow flattens the indices of each look-up, and concatenates those of several.
+    """
+    pending, count = [gradient.indices.op], 0
+    while pending:
+        operation = pending.pop()
+        shape = operation.inputs[0].shape
+        if operation.type == "ConcatV2":
+            pending += [part.op for part in operation.inputs[:-1]]
+        elif operation.type == "Reshape" and shape.rank and shape[1:].is_fully_defined():
+            count += shape[1:].num_elements()
+        else:
+            return None
+    return count
+
+
 def _values(gradient: Any) -> tf.Tensor:
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
@@ -114,10 +151,14 @@ def gather_rows(values: list[tf.IndexedSlices]) -> list[tf.IndexedSlices]:
     Replicas may have different numbers of rows. TensorFlow requires that the numbers are the same
     in all steps of one execution.
     """
-    if step_context.current().in_xla:
-        raise CollectiveInXlaError
     context = tf.distribute.get_replica_context()
-    return [context.all_reduce(tf.distribute.ReduceOp.SUM, value) for value in values]
+    own = [_cast(value, wire_type(value.dtype)) for value in values]
+    gathered = [context.all_reduce(tf.distribute.ReduceOp.SUM, value) for value in own]
+    return [_cast(rows, value.dtype) for rows, value in zip(gathered, values, strict=True)]
+
+
+def _cast(rows: tf.IndexedSlices, dtype: tf.DType) -> tf.IndexedSlices:
+    return _with_values(rows, tf.cast(rows.values, dtype))
 
 
 def scale(gradient: Any, factor: tf.Tensor) -> Any:

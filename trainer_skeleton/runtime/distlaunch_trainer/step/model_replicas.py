@@ -17,7 +17,7 @@ from distlaunch_trainer.input.batches import BatchForm
 from distlaunch_trainer.input.user_data.batch_sharding import every_nth
 
 from . import step_context
-from .all_reduce import sum_over_replicas, weigh
+from .all_reduce import refuse_collectives_in_xla, sum_over_replicas, weigh
 from .custom_steps import CustomSteps, TrainStep
 from .losses import Losses, per_step_counters
 from .normalization import BatchNormalizations
@@ -48,8 +48,10 @@ class ModelReplicas:
         self.count = strategy.num_replicas_in_sync
         self.is_compiled = isinstance(strategy, tf.distribute.TPUStrategy)  # whole steps, by XLA
         self.gathers_rows = False  # set when a step that gathers the rows of replicas is traced
+        self.global_batch = 0  # rows of a step on all replicas, 0 if they are not known
         self.has_divided_rows = True  # whether batches of the traced step are parts of a global one
         self._record_examples = record_examples
+        refuse_collectives_in_xla(strategy)
         # XLA compiles each step of a TPU, and has no clock.
         is_timed = has_clock() and not (self.is_compiled or model.run_eagerly)
         self.timer = StepTimer() if is_timed else None

@@ -69,6 +69,10 @@ class StepFunctions:
         self.metric_sums = tf.function(partial(run, metrics.sums), autograph=False)
         self.restore_metrics = metrics.restore
 
+    def expect_rows(self, global_batch: int) -> None:
+        """Take the rows of a step that all tasks expect, before the first is traced."""
+        self._replicas.global_batch = global_batch
+
     @property
     def gathers_rows(self) -> bool:
         """Whether the replicas exchange rows, e.g. of sparse gradients; known after the first step.

@@ -23,6 +23,7 @@ from .all_reduce import (
     CollectiveInXlaError,
     add,
     gathers_rows,
+    indices_per_row,
     scale,
     sum_gradients,
     with_static_shape,
@@ -205,7 +206,21 @@ class TrainingStep:
         replicas.rescale(before, rows)
         others = replicas.metrics.count(self.logs, rows, x, y, predicted, weights)
         gradients = tape.gradient(scaled, self._model.trainable_variables)
+        if self.replicas.count > 1 and keras_optimizers.adds_gradients(optimizer):
+            gradients = [*map(self._dense_if_smaller, gradients)]
         return _LocalResults(gradients, share.loss_to_report, share.divisor, others)
+
+    def _dense_if_smaller(self, gradient: Any) -> Any:
+        """Return a table's gradient, dense where the rows of the global batch are no less.
+
+        That is decided by what all tasks know when they trace a step.
+        """
+        batch = self.replicas.global_batch
+        if not batch or not gathers_rows(gradient):
+            return gradient
+        looked_up = indices_per_row(gradient)
+        is_smaller = looked_up is not None and gradient.shape[0] <= batch * looked_up
+        return tf.convert_to_tensor(gradient) if is_smaller else gradient
 
     def _all_reduce_gradients(
         self, local: _LocalResults, rows: StepRows
