@@ -69,7 +69,8 @@ class ScriptModels:
                     model.built = True  # also without call(), which Keras would set it in
                 return
             try:
-                keras_compat.build_by_call(model, batch)
+                with keras_compat.names_as_under_fit():
+                    keras_compat.build_by_call(model, batch)
             except RuntimeError:
                 if not is_custom:  # a model whose own steps do not call it needs no build
                     raise

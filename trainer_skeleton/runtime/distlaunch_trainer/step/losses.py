@@ -162,7 +162,7 @@ def _regularized_layers(model: keras.Model) -> list[Any]:
 
 def _sums_activity() -> bool:
     """Return whether activity regularizers sum over the rows, as in Keras 3.12 and before."""
-    layer = keras.layers.Identity(activity_regularizer="l2")
+    layer = keras.layers.Identity(activity_regularizer="l2", name="probe")
     layer(tf.ones((1, 1)))
     (of_one,) = layer.losses
     layer(tf.ones((2, 1)))
