@@ -45,7 +45,7 @@ def group_of(row: str) -> str:
     if row in USER_CASES or module not in TRAIN_TOGETHER:
         return row
     if module == "keras.layers":
-        return module
+        return f"{module} {hasattr(cases.symbol_of(row), 'transform_images')} {'stateful' in row}"
     return f"{module} {isinstance(cases.symbol_of(row), type)} {cases.metric_kind(row)}"
 
 

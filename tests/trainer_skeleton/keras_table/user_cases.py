@@ -86,6 +86,13 @@ class HalvesKernel(keras.callbacks.Callback):
         self.model.optimizer.learning_rate = 0.1 / (1 + logs["loss"])
 
 
+class Orbax(getattr(keras.callbacks, "OrbaxCheckpoint", keras.callbacks.Callback)):
+    """An OrbaxCheckpoint without its package, which is not installed."""
+
+    def __init__(self):
+        keras.callbacks.Callback.__init__(self)
+
+
 class Steps(keras.Model):
     """Has a step of its own, with a metric of the mean loss, and one of a sum over rows."""
 
@@ -174,7 +181,8 @@ class Centered(keras.layers.Layer):
     """Subtracts the mean of the rows that it has seen, which is its state."""
 
     def build(self, shape):
-        self.mean = self.add_weight(shape=shape[1:], initializer="zeros", trainable=False)
+        options = {"trainable": False, "aggregation": "mean"}  # of the replicas
+        self.mean = self.add_weight(shape=shape[1:], initializer="zeros", **options)
 
     def call(self, x, training=False):
         if training:
@@ -212,6 +220,7 @@ def saved_layer() -> Arrays:
 USER_CASES: dict[str, Callable[[], Arrays]] = {
     "keras.callbacks.Callback": lambda: run_callbacks([HalvesKernel()]),
     "keras.callbacks.CallbackList": listed,
+    "keras.callbacks.OrbaxCheckpoint": lambda: run_callbacks([Orbax()]),
     "keras.callbacks.RemoteMonitor": monitored,
     "keras.callbacks.SwapEMAWeights": lambda: run_callbacks(
         [keras.callbacks.SwapEMAWeights()],
