@@ -37,9 +37,8 @@ class Row:
 
     @property
     def test(self) -> str:
-        return {"same": f"test_same[{self.trained}]", "none": ""}.get(
-            self.kind, f"test_refused[{self.trained}]"
-        )
+        """Return the name of the test that trains the row."""
+        return f"test_{self.kind}[{self.trained}]"
 
 
 def rows() -> Iterator[Row]:
@@ -57,22 +56,27 @@ def rows() -> Iterator[Row]:
 
 
 def page() -> str:
-    """Return a table for each module."""
+    """Return a table for each module, and the symbols of no matter by their reasons."""
     tables: dict[str, list[str]] = {}
+    others: dict[tuple[str, str], list[str]] = {}
     for row in rows():
-        test = f"`{row.test}`" if row.test else ""
-        line = f"| `{row.name}` | {_result(row)} | {test} |"
-        tables.setdefault(row.module, []).append(line)
-    head = "| | on N workers | test |\n| --- | --- | --- |\n"
-    return "\n".join(
-        f"## {module}\n\n{head}" + "\n".join(lines) + "\n" for module, lines in tables.items()
-    )
+        lines = tables.setdefault(row.module, [])
+        if row.kind == "none":
+            others.setdefault((row.module, row.text), []).append(f"`{row.name}`")
+        else:
+            lines.append(f"| `{row.name}` | {_result(row)} | `{row.test}` |")
+    parts = []
+    for module, lines in tables.items():
+        parts += [f"## {module}\n", "| | on N workers | test |", "| --- | --- | --- |", *lines, ""]
+        for (where, reason), names in others.items():
+            if where == module:
+                parts.append(f"- {reason[0].upper()}{reason[1:]}: {', '.join(names)}")
+        parts.append("")
+    return "\n".join(parts)
 
 
 def _result(row: Row) -> str:
-    if row.kind == "none":
-        result = f"no matter of workers: {row.text}"
-    elif row.kind == "refused":
+    if row.kind == "refused":
         result = f"refused: '{escape(row.text)}'"
     else:
         result = f"the same with `{row.text}`" if row.text else "the same"
