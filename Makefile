@@ -63,6 +63,7 @@ laws: $(VENV)/.test ## Run the long tests of promises: one job per launch, model
 	  tests/trainer_skeleton/runs/test_faults.py tests/trainer_skeleton/runs/test_random_faults.py \
 	  tests/trainer_skeleton/runs/test_zoo.py tests/trainer_skeleton/runs/test_fit_scripts.py \
 	  tests/trainer_skeleton/runs/test_user_data.py tests/trainer_skeleton/keras_suite \
+	  tests/trainer_skeleton/keras_table \
 	  tests/trainer_skeleton/runs/test_promises.py \
 	  tests/trainer_skeleton/runs/test_parameter_server.py \
 	  tests/trainer_skeleton/runs/test_evaluator.py tests/trainer_skeleton/runs/test_learning_rate.py \

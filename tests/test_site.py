@@ -48,6 +48,16 @@ def test_each_option_of_the_trainer_and_each_key_of_the_job_file_has_a_row():
     assert rows["cluster.workers.count"] == "a whole number from 0, default `1`"
 
 
+def test_each_row_of_the_table_of_keras_is_on_its_page():
+    import keras_table
+
+    rows, page = [*keras_table.rows()], keras_table.page()
+    assert {row.module for row in rows} == {*re.findall("^## (.*)", page, re.MULTILINE)}
+    tests = re.findall(r"^\| `.+` \| .+ \| `(test_(?:same|refused)\[.+\])` \|$", page, re.MULTILINE)
+    assert tests == [row.test for row in rows if row.kind != "none"]
+    assert [row.name for row in rows if f"`{row.name}`" not in page] == []
+
+
 def test_the_document_of_variables_has_those_of_the_code(checkout):
     text = (checkout / "docs/look-up/environment.md").read_text(encoding="utf-8")
     paths = [*(checkout / "distlaunch").rglob("*.py"), *resources.trainer_package().rglob("*.py")]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import commands
+import keras_table
 import reference
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "look-up/events.md": reference.events,
     "look-up/exit-codes.md": reference.exit_codes,
     "look-up/job-file.md": reference.job_keys,
+    "look-up/keras.md": keras_table.page,
     "look-up/trainer-options.md": reference.trainer_options,
 }
 """What follows the text of a page."""
