@@ -43,24 +43,6 @@ def decays(optimizer: keras.optimizers.Optimizer, variable: keras.Variable) -> b
     return bool(optimizer._use_weight_decay(variable))  # noqa: SLF001
 
 
-def observe_gradients(
-    optimizer: keras.optimizers.Optimizer, observe: Callable[[Sequence[Any]], None]
-) -> None:
-    """Have ``observe`` called with the gradients of each update, before they are clipped.
-
-    Of a LossScaleOptimizer they are not scaled, and of one that accumulates they are the mean.
-    """
-    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-    clip = optimizer._clip_gradients  # noqa: SLF001
-
-    @tf.autograph.experimental.do_not_convert
-    def observed(gradients: Sequence[Any]) -> Any:
-        observe(gradients)
-        return clip(gradients)
-
-    optimizer._clip_gradients = observed  # noqa: SLF001
-
-
 def compile_updates(optimizer: keras.optimizers.Optimizer, is_compiled: Callable[[], bool]) -> None:
     """Have XLA compile an optimizer's clipping and its updates of all variables of a device.
 
