@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import keras
 import pytest
-import tensorflow as tf
 
-from distlaunch_trainer.loop.measurements import GradientNorm
 from distlaunch_trainer.run_facts import gradient_bytes
 from distlaunch_trainer.step.step_timing import input_hint
 
@@ -16,36 +14,6 @@ def compiled(optimizer, *layers):
     model.compile(optimizer, "mse")
     model.optimizer.build(model.trainable_variables)
     return model
-
-
-def test_the_norm_of_accumulated_gradients_is_that_of_their_mean():
-    model = compiled(keras.optimizers.SGD(1.0, gradient_accumulation_steps=2))
-    norm = GradientNorm(model)
-    values = []
-    for factor in (0.0, 2.0):
-        gradients = [tf.constant([[3.0 * factor], [0.0]]), tf.constant([4.0 * factor])]
-        model.optimizer.apply(gradients, model.trainable_variables)
-        values.append(norm.value())
-    assert values == [None, pytest.approx(5.0)]
-
-
-@pytest.mark.parametrize("is_scaled", [False, True])
-def test_the_norm_is_that_of_gradients_before_clipping(is_scaled):
-    optimizer = keras.optimizers.SGD(1.0, global_clipnorm=1.0)
-    if is_scaled:
-        optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=4.0)
-    model = compiled(optimizer)
-    norm = GradientNorm(model)
-    assert norm.value() is None
-    before = [variable.numpy() for variable in model.trainable_variables]
-    factor = 4.0 if is_scaled else 1.0
-    gradients = [tf.constant([[3.0 * factor], [0.0]]), tf.constant([4.0 * factor])]
-    apply = lambda *gradients: model.optimizer.apply(gradients, model.trainable_variables)  # noqa: E731
-    tf.function(apply)(*gradients)
-    assert norm.value() == pytest.approx(5.0)
-    kernel, bias = (b - v.numpy() for b, v in zip(before, model.trainable_variables, strict=True))
-    assert kernel.ravel() == pytest.approx([0.6, 0.0])  # clipped, and applied
-    assert bias == pytest.approx([0.8])
 
 
 def test_the_bytes_of_gradients_are_unknown_with_embeddings():

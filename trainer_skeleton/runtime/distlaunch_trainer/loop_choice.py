@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import keras
 
@@ -14,7 +13,6 @@ from .loop.loop import Loop
 from .loop.loop_options import LoopOptions, StepTools, TaskServices
 from .loop.measurements import Measurements
 from .parameter_server.coordinator_loop import CoordinatorLoop
-from .report.profile import Profile
 from .run_start import JoinedRun
 from .step.custom_steps import TrainStep
 from .step.model_replicas import ModelReplicas
@@ -47,18 +45,11 @@ def create_loop(
         step_timeout=timeout,
         single_steps=settings.check_numerics,
     )
-    if joined.servers is not None:
-        if train_step is not None:
-            raise ModelError(
-                "a train_step of your own is for workers that train in step: with parameter "
-                "servers, leave it out and override compute_loss() of the model"
-            )
-        if settings.profile or settings.scalars_every or settings.gradient_norm:
-            joined.report.warn(
-                "parameter servers ignore --profile, --scalars-every and --gradient-norm"
-            )
-        settings = replace(settings, profile=None, scalars_every=0, gradient_norm=False)
-    is_chief = joined.cluster.role.is_chief
+    if joined.servers is not None and train_step is not None:
+        raise ModelError(
+            "a train_step of your own is for workers that train in step: with parameter "
+            "servers, leave it out and override compute_loss() of the model"
+        )
     replicas = ModelReplicas(
         model,
         joined.cluster.strategy,
@@ -73,18 +64,11 @@ def create_loop(
             model,
             epochs=settings.epochs,
             steps=data.options.steps_per_epoch,
-            writes=is_chief,
+            writes=joined.cluster.role.is_chief,
             report=joined.report,
         ),
-        Measurements(
-            model,
-            joined.cluster,
-            joined.report,
-            scalars_every=settings.scalars_every,
-            gradient_norm=settings.gradient_norm,
-        ),
+        Measurements(joined.cluster),
         audit=data.audit,
-        profile=Profile(settings.profile, joined.folders.logs, is_chief=is_chief),
     )
     if joined.servers is not None:
         return CoordinatorLoop(

@@ -68,13 +68,6 @@ _positive = _number("above 0", lambda value: 0 < value < math.inf)
 _fraction = _number("from 0 to 1", lambda value: 0 <= value <= 1)
 
 
-def _steps(text: str) -> tuple[int, int]:
-    first, _, last = text.partition(":")
-    if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last)):
-        raise argparse.ArgumentTypeError(f"must be FIRST:LAST, e.g. 100:110, got {text}")
-    return int(first), int(last)
-
-
 def _option(text: str, default: Any = None, **arguments: Any) -> Any:
     return field(default=default, metadata={"help": text, **arguments})
 
@@ -210,23 +203,6 @@ class Settings:
     export_mode: str | None = _option(
         "whether it is to be low or high (by the metric, as Keras's callbacks)",
         choices=("min", "max"),
-    )
-    histograms: bool = _flag(
-        "write the distribution of each weight for TensorBoard after each epoch"
-    )
-    gradient_norm: bool = _flag(
-        "write the global norm of the gradients for TensorBoard and in the epochs' records"
-    )
-    scalars_every: int = _option(
-        "write scalars for TensorBoard every so many steps too; 0: after each epoch only (0)",
-        0,
-        type=at_least(0),
-        metavar="STEPS",
-    )
-    profile: tuple[int, int] | None = _option(
-        "profile these global steps on the chief for TensorBoard, e.g. 100:110 (none)",
-        type=_steps,
-        metavar="FIRST:LAST",
     )
     check_numerics: bool = _flag(
         "report the operation, step and line that computes a NaN or an infinity; slow"

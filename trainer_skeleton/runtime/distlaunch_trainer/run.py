@@ -241,9 +241,6 @@ class Run(AbstractContextManager):
             best = BestModel(model, self._settings, self._folders.job, self._report)
             callbacks += [ExportBest(best)] if self.is_chief else []
         self._report.layers(model)
-        if self._settings.histograms and self.is_chief:
-            write = lambda epoch, _: self._report.histograms(epoch, model)  # noqa: E731
-            callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=write))
         # Kept, as its iterators may end slowly, and the model is to be saved before.
         self._loop = loop = create_loop(
             self._joined,

@@ -207,7 +207,7 @@ class Session:
             step_timeout=timeout,
             prints_epochs=False,
         )
-        measurements = Measurements(model, cluster, self.report)
+        measurements = Measurements(cluster)
         loop = Loop(
             model,
             TaskServices(cluster, checkpoints, self.report, self.stop),

@@ -70,25 +70,6 @@ def adds_gradients(optimizer: keras.optimizers.Optimizer) -> bool:
     return type(own) is keras.optimizers.SGD and not clips
 
 
-def observe_gradients(
-    optimizer: keras.optimizers.Optimizer, observe: Callable[[Sequence[Any]], None]
-) -> None:
-    """Have ``observe`` called with the gradients of each update, before they are clipped.
-
-    Of a LossScaleOptimizer they are not scaled, and of one that accumulates they are the mean.
-    """
-    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-    name = "_clip_gradients" if parts(optimizer) == [optimizer] else "apply"
-    function = getattr(optimizer, name)
-
-    @tf.autograph.experimental.do_not_convert
-    def observed(gradients: Sequence[Any], *args: Any, **options: Any) -> Any:
-        observe([gradient for gradient in gradients if gradient is not None])
-        return function(gradients, *args, **options)
-
-    setattr(optimizer, name, observed)
-
-
 def compile_updates(optimizer: keras.optimizers.Optimizer, is_compiled: Callable[[], bool]) -> None:
     """Have XLA compile an optimizer's clipping and its updates of all variables of a device.
 

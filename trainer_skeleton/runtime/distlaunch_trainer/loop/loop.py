@@ -83,9 +83,6 @@ class Loop:
         self._reader = self._open_reader()
         while not self.is_done:
             self._run_epoch()
-        self._tools.profile.close()
-        if problem := self._tools.profile.missing(self.step):
-            self._services.report.warn(problem)
         # After the last checkpoint: a resumed run needs the weights before this.
         history = self._state.progress.history
         if history:
@@ -188,7 +185,6 @@ class Loop:
         if progress.step == progress.epoch_step:
             self._model.reset_metrics()
         self._state.begin("on_epoch_begin", number)
-        self._tools.measurements.start_epoch(progress.step)
         reader.begin(progress.epoch_step, progress.step - progress.epoch_step)
         self._state.update(position=reader.position)
         end = sys.maxsize if reader.steps is None else progress.epoch_step + reader.steps

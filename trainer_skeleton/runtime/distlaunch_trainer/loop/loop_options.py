@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.report.audit import Audit
-from distlaunch_trainer.report.profile import Profile
 from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.saving.checkpoints import Checkpoints
 from distlaunch_trainer.step.step_functions import StepFunctions
@@ -55,4 +54,3 @@ class StepTools:
     callbacks: Callbacks
     measurements: Measurements
     audit: Audit | None = None  # if the data has the numbers of its examples
-    profile: Profile = field(default_factory=lambda: Profile(None, "", is_chief=False))

@@ -148,17 +148,11 @@ class StepRunner(Runner):
 
     def train_epoch(self, reader: Reader, end: int) -> bool:
         self._reader, self._epoch_end = reader, end
-        profile = self._tools.profile
         step, unread = self._state.progress.step, None
         block = range(step, step)
         while step < end and not self._state.progress.stopped:
             if step == block.stop:
-                if unread and profile.is_edge(step):
-                    if self._finish(unread):
-                        return True
-                    unread = None
                 block = range(step, self._next_boundary(step))
-                profile.start(step)
             launched = self._launch(step, block)
             if unread and self._finish(unread):
                 return True
@@ -174,9 +168,7 @@ class StepRunner(Runner):
         return False
 
     def _write_if_due(self, step: int) -> None:
-        """Write scalars and a checkpoint after a step of the epoch."""
-        if self._tools.measurements.is_due(step):
-            self._tools.measurements.write(step, self._functions.logs())
+        """Write a checkpoint after a step of the epoch."""
         if self._is_checkpoint_due(step) and step < self._epoch_end:
             self._functions.synchronize()
             self._state.take_time()
@@ -188,8 +180,7 @@ class StepRunner(Runner):
         # Batch hooks are called as under `fit`: as often as compile() requests.
         requested = self._model.steps_per_execution
         steps = requested if self.hooks.see_batches else self.steps_per_execution
-        boundary = self._tools.measurements.boundary(step, min(self._epoch_end, step + steps))
-        boundary = self._tools.profile.boundary(step, boundary)
+        boundary = min(self._epoch_end, step + steps)
         return min(boundary, (step // every + 1) * every) if every else boundary
 
     def _is_checkpoint_due(self, step: int) -> bool:
@@ -199,8 +190,7 @@ class StepRunner(Runner):
     def _reads_at_once(self, step: int) -> bool:
         """Whether results are read before the steps after ``step`` are launched."""
         is_for_each = self.hooks.see_batches or self._options.single_steps or self._tools.audit
-        is_due = self._is_checkpoint_due(step) or self._tools.measurements.is_due(step)
-        return bool(is_for_each) or is_due
+        return bool(is_for_each) or self._is_checkpoint_due(step)
 
     def _launch(self, first: int, block: range) -> _LaunchedSteps | None:
         """Train from step ``first``, in one execution, and do not wait for the results.
@@ -225,14 +215,13 @@ class StepRunner(Runner):
         started = time.perf_counter()
         vote = vote_to_stop(self._stop, self._report, self._cluster)
         values = [float(has_ended), float(vote), self._proposed_steps_per_execution()]
-        with self._tools.profile.trace(first):
-            results = self._functions.train(
-                batches,
-                tf.constant(end - first),
-                tf.constant(values),
-                has_empty_replicas=reader.has_empty_replicas(first),
-                form=reader.form,
-            )
+        results = self._functions.train(
+            batches,
+            tf.constant(end - first),
+            tf.constant(values),
+            has_empty_replicas=reader.has_empty_replicas(first),
+            form=reader.form,
+        )
         return _LaunchedSteps(first, end, block, started, results)
 
     def _finish(self, launched: _LaunchedSteps) -> bool:
@@ -244,7 +233,6 @@ class StepRunner(Runner):
             self._state.update(stopped=bool(has_ended))
             return bool(must_stop > 0)
         self._functions.keep_logs(results)
-        self._tools.profile.stop(end)
         loss = float(results.loss)
         self._watchdog.progress()
         self._check_finite(int(results.not_finite), first, loss)

@@ -68,20 +68,12 @@ class Report:
             self._board.scalar(part, f"epoch_{name.removeprefix('val_')}", value, epoch)
         self._board.flush()
 
-    def batch_scalars(self, step: int, values: Mapping[str, Any]) -> None:
-        """Write scalars within an epoch for TensorBoard, named as Keras names them."""
-        for name, value in _numbers(values).items():
-            self._board.scalar("train", f"batch_{name}", value, step)
-        self._board.flush()
-
     def machine_scalars(self, record: Mapping[str, Any]) -> None:
         """Write for TensorBoard how fast an epoch was, where its time went, and what was busy."""
         if not self._role.is_chief:
             return
         speed, timing = record["examples_per_second"], record.get("timing")
         values = {"examples_per_second": speed} if speed else {}
-        if "gradient_norm" in record:
-            values["gradient_norm"] = record["gradient_norm"]
         if timing and timing["total"]:
             parts = ("input", "exchange", "wait")
             values |= {f"step_share/{part}": timing[part] / timing["total"] for part in parts}
@@ -99,15 +91,6 @@ class Report:
     def graph(self, graph: tf.Graph) -> None:
         """Write the graph of the training steps for TensorBoard, on the chief alone."""
         self._board.graph("train", graph)
-
-    def histograms(self, epoch: int, model: keras.Model) -> None:
-        """Write the distribution of a model's weights for TensorBoard, on the chief alone."""
-        if not self._role.is_chief:
-            return
-        for weight in model.weights:
-            values = np.asarray(weight.value, np.float64)
-            self._board.histogram("train", weight.path, values, epoch)
-        self._board.flush()
 
     def epoch(
         self,
@@ -148,7 +131,6 @@ def epoch_record(
     seconds: float,
     rates: Mapping[str, float],  # ``learning_rate``, or several by names that begin with it
     timing: Mapping[str, Any] | None = None,
-    **measured: float,
 ) -> dict[str, Any]:
     """Return the record of an epoch, numbered from 0, as a history keeps it and JSON holds it."""
     return {
@@ -160,7 +142,6 @@ def epoch_record(
         "learning_rate": None,
         **rates,
         "timing": timing,
-        **measured,
         "logs": {name: np.asarray(value).tolist() for name, value in logs.items()},
     }
 

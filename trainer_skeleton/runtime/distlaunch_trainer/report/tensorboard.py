@@ -1,22 +1,19 @@
 """What a task writes for TensorBoard, which need not be installed.
 
 The plugins' formats are those of TensorBoard's own `summary` modules, such as
-tensorboard/plugins/histogram/metadata.py.
+tensorboard/plugins/scalar/metadata.py.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import tensorflow as tf
 
 from distlaunch_trainer.task.storage import join
 
 if TYPE_CHECKING:  # servers, which report too, do not need Keras
     import keras
-
-_BUCKETS = 30  # TensorBoard's default
 
 
 class Board:
@@ -31,14 +28,6 @@ class Board:
         """Write a number."""
         self._write(part, name, value, step, "scalars")
 
-    def histogram(self, part: str, name: str, values: np.ndarray, step: int) -> None:
-        """Write the distribution of numbers, of any shape; those that are not finite are left out.
-
-        The tensor has a row of left edge, right edge and count per bucket.
-        """
-        counts, edges = np.histogram(values[np.isfinite(values)], _BUCKETS)
-        self._write(part, name, np.stack([edges[:-1], edges[1:], counts], 1), step, "histograms")
-
     def model(self, part: str, model: keras.Model) -> None:
         """Write the layers of a model for the Graphs page; nothing if Keras cannot serialize it."""
         if not self._writes:
@@ -52,7 +41,7 @@ class Board:
     def graph(self, part: str, graph: tf.Graph) -> None:
         """Write a graph with its functions for the Graphs page."""
         if self._writes:
-            with self._writer(part).as_default():
+            with self._writer(part).as_default(), tf.summary.record_if(True):
                 tf.summary.graph(graph)
 
     def flush(self) -> None:
@@ -65,7 +54,8 @@ class Board:
             return
         metadata = tf.compat.v1.Summary.Value().metadata
         metadata.plugin_data.plugin_name = plugin
-        with self._writer(part).as_default():
+        # Keras's callback with an update_freq has TensorFlow drop summaries between its steps.
+        with self._writer(part).as_default(), tf.summary.record_if(True):
             tf.summary.write(name, value, step=step, metadata=metadata)
 
     def _writer(self, part: str) -> tf.summary.SummaryWriter:

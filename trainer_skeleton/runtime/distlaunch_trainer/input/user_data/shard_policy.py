@@ -17,7 +17,7 @@ from distlaunch_trainer.task.explain import user_code
 
 from .batch_sharding import SharedBatches, TaskBatches
 from .same_rows import DataFacts, RowComparison, check_equal, facts_of, gather_facts
-from .user_dataset import NO_END, BatchSource, dataset_source, batch_end
+from .user_dataset import NO_END, BatchSource, batch_end, dataset_source
 from .work_division import divide_work_of
 
 Dataset = tf.data.Dataset
