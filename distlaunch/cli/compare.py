@@ -56,13 +56,11 @@ def command(
 ) -> int:
     """Measure whether more tasks pay: run the same work on each of TASKS and compare the speed.
 
-    TASKS are numbers of workers, including the chief, or fit,trainer for Keras's fit and the
-    trainer on one worker (default: the number of distlaunch.yaml, with --batch-sizes). What is
-    after -- is as for 'distlaunch local'.
+    TASKS are numbers of workers, including the chief (default: the number of distlaunch.yaml, with
+    --batch-sizes). What is after -- is as for 'distlaunch local'.
 
     \b
       distlaunch compare 1,2,4 -- --epochs 3
-      distlaunch compare fit,trainer --rounds 1
       distlaunch compare --batch-sizes 64,256
     """  # noqa: D301 - click wants the character that this is an escape for
     require_posix("'distlaunch compare'")

@@ -205,7 +205,7 @@ def test_a_terminal_shows_the_run_in_a_line_that_is_replaced(project):
 STARTERS = {  # and what to compare
     # Steps so short that their exchange costs more than the work, however busy the machine is.
     "digits": (
-        *("fit,1,2", "--rounds=1", "--"),
+        *("1,2", "--rounds=1", "--"),
         *("--epochs=3", "--global-batch-size=4", "--steps-per-epoch=60"),
     ),
     # A course's example, 13.6 s, 25.9 s and 39.0 s with 1, 2 and 3 replicas of a machine with two
@@ -250,15 +250,14 @@ if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
         )
         if starter == "digits":
             runs = [json.loads(p.read_text()) for p in Path(data["folder"]).glob("*/summary.json")]
-            assert len(runs) >= 3
+            assert len(runs) >= 2
             losses = {1: set(), 2: set()}
             for run in runs:
                 assert [e["examples"] for e in run["epochs"]] == [240, 240, 240]
                 values = [round(e["logs"]["val_loss"], 4) for e in run["epochs"]]
                 losses[len(run["tasks"])].add(tuple(values))
-            # All have trained on the same batches, fit() too.
+            # All have trained on the same batches.
             ((first, *_),) = losses[1]
             # With two workers, later epochs differ by float32 rounding, which Adam amplifies.
             ((first_of_two, *_),) = losses[2]
             assert first_of_two == pytest.approx(first, abs=1e-4)
-            assert by_name["fit()"]["timing"] is None

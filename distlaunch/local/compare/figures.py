@@ -123,12 +123,9 @@ def _with_ratios(figures: VariantFigures, measured: Sequence[VariantFigures]) ->
 
 
 def reference(figures: VariantFigures, measured: Sequence[VariantFigures]) -> VariantFigures:
-    """Return what a variant is compared with: fit(), or the fewest workers with the same batch."""
+    """Return what a variant is compared with: the fewest workers with the same batch."""
     batch = figures.variant.global_batch
     equal = [each for each in measured if not each.variant.cores] or measured
     same = [each for each in equal if each.variant.global_batch == batch] or equal
-    base = min(same, key=lambda each: (each.variant.is_fit, each.variant.workers))
-    if figures is not base and not figures.variant.is_fit:
-        return base
-    fits = [each for each in same if each.variant.is_fit]
-    return fits[0] if fits else base if len(same) > 1 else equal[0]
+    base = min(same, key=lambda each: each.variant.workers)
+    return base if len(same) > 1 else equal[0]

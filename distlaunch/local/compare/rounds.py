@@ -16,7 +16,7 @@ from distlaunch.local.compare.figures import (
     measurement,
     with_ratios,
 )
-from distlaunch.local.compare.variants import FIT_PROJECT, split_batch, with_whole_machine
+from distlaunch.local.compare.variants import split_batch, with_whole_machine
 from distlaunch.local.host_resources import this_machine
 from distlaunch.local.run_plan import plan_run
 from distlaunch.local.runner import Runner
@@ -176,8 +176,4 @@ class Rounds:
         job = self._job
         if job is None or variant.global_batch is None:
             return job
-        job = replace(job, args=split_batch(job.args)[-1])
-        if not variant.is_fit:
-            return job
-        package = job.module.rpartition(".")[0]
-        return replace(job, module=FIT_PROJECT, args=(f"--package={package}", *job.args))
+        return replace(job, args=split_batch(job.args)[-1])

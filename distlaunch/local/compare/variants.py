@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from distlaunch.job.model import Job
 
-FIT, TRAINER = "fit", "trainer"
-FIT_PROJECT = "distlaunch_trainer.fit.project"
 _ROWS_PER_REPLICA = 32  # the trainer's default
 _GLOBAL_BATCH = "--global-batch-size"
 
@@ -28,7 +26,6 @@ class Variant:
 
     workers: int  # training tasks, including the chief
     global_batch: int | None = None  # of all workers; None where the program sets it itself
-    is_fit: bool = False  # whether Keras's fit trains the project, in place of the trainer
     words: tuple[str, ...] = ()  # the arguments after those of the job
     name: str = ""
     cores: int | None = None  # of one worker that has as many as the most workers together
@@ -44,19 +41,18 @@ def plan_variants(
 ) -> list[Variant]:
     """Return the variants in the order of the command line.
 
-    `tasks` are numbers of workers, ``fit`` and ``trainer`` (default: the job's number of workers),
-    `batch_sizes` are global batches (default: one, for all variants), both separated by commas.
-    UsageError is raised if one is wrong, if there are fewer than two variants, or if `words`, which
-    are after ``--``, have a ``--job-dir``.
+    `tasks` are numbers of workers (default: the job's), `batch_sizes` are global batches (default:
+    one, for all variants), both separated by commas. UsageError is raised if one is wrong, if there
+    are fewer than two variants, or if `words`, which are after ``--``, have a ``--job-dir``.
     """
     check_no_job_dir(words)
-    items = _items(job, tasks)
+    counts = _counts(job, tasks)
     program = is_program(words) or job is None or job.is_script
-    if program and (FIT in items or batch_sizes):
-        option = "--batch-sizes" if batch_sizes else FIT
+    if program and batch_sizes:
         what = "a program after '--'" if is_program(words) else "a script with fit()"
-        raise UsageError(f"{option} needs the project's trainer, not {what}; 'compare 1,2' runs it")
-    counts = [1 if item in (FIT, TRAINER) else int(item) for item in items]
+        raise UsageError(
+            f"--batch-sizes needs the project's trainer, not {what}; 'compare 1,2' runs it"
+        )
     if program:
         batches: list[int | None] = [None]
         rest = tuple(words)
@@ -68,12 +64,11 @@ def plan_variants(
         Variant(
             count,
             batch,
-            item == FIT,
             rest if batch is None else (*rest, f"{_GLOBAL_BATCH}={batch}"),
-            _name(item, count, batch if len(batches) > 1 else None),
+            _name(count, batch if len(batches) > 1 else None),
         )
         for batch in batches
-        for item, count in zip(items, counts, strict=True)
+        for count in counts
     ]
     if len(variants) < 2:
         raise UsageError(
@@ -85,7 +80,7 @@ def plan_variants(
 
 def with_whole_machine(variants: Sequence[Variant], cores: int) -> list[Variant]:
     """Return the variants and one worker on the cores of the most workers, if numbers differ."""
-    one = {each.global_batch: each for each in variants if not each.is_fit}
+    one = {each.global_batch: each for each in variants}
     if cores < 2 or len({each.workers for each in variants}) == 1:
         return [*variants]
     name = f"1 worker on {cores} cores"
@@ -96,22 +91,19 @@ def with_whole_machine(variants: Sequence[Variant], cores: int) -> list[Variant]
     return [*variants, *added]
 
 
-def _items(job: Job | None, tasks: str | None) -> list[str]:
+def _counts(job: Job | None, tasks: str | None) -> list[int]:
     if tasks is None:
-        workers = sum(task.is_training for task in job.cluster.tasks()) if job else 1
-        return [str(workers)]
+        return [sum(task.is_training for task in job.cluster.tasks()) if job else 1]
     items = [item.strip() for item in tasks.split(",")]
     for item in items:
-        is_count = item.isascii() and item.isdecimal() and 1 <= int(item) <= MAX_TASKS
-        if item not in (FIT, TRAINER) and not is_count:
+        if not (item.isascii() and item.isdecimal() and 1 <= int(item) <= MAX_TASKS):
             raise UsageError(
-                f"{tasks}: {item!r} is neither a number of workers (1 to "
-                f"{MAX_TASKS:,}) nor fit or trainer; e.g. 1,2,4 or fit,trainer"
+                f"{tasks}: {item!r} is no number of workers (1 to {MAX_TASKS:,}); e.g. 1,2,4"
             )
-    counts = ["1" if item == TRAINER else item.lstrip("0") for item in items]
+    counts = [int(item) for item in items]
     if len(set(counts)) < len(counts):
-        raise UsageError(f"{tasks}: each variant once (trainer is 1)")
-    return items
+        raise UsageError(f"{tasks}: each number once")
+    return counts
 
 
 def _batches(batch_sizes: str | None, given: Sequence[str], most_workers: int) -> list[int]:
@@ -145,6 +137,6 @@ def split_batch(words: Sequence[str]) -> tuple[int | None, int | None, tuple[str
     return values.rows, values.per_replica, tuple(rest)
 
 
-def _name(item: str, count: int, batch: int | None) -> str:
-    name = "fit()" if item == FIT else TRAINER if item == TRAINER else plural(count, "worker")
+def _name(count: int, batch: int | None) -> str:
+    name = plural(count, "worker")
     return name if batch is None else f"{name} (global batch {batch})"

@@ -61,7 +61,7 @@ def _judge(figures: Sequence[VariantFigures], cores: int) -> Verdict:
 
 
 def _judge_equal_workers(measured: Sequence[VariantFigures]) -> Verdict:
-    """Compare batches, or fit() and the trainer."""
+    """Compare batches."""
     best = max(measured, key=lambda each: each.speed)
     worst = min(measured, key=lambda each: each.speed)
     if best.speed < worst.speed * (1 + LEAST_GAIN):
@@ -87,14 +87,9 @@ def _judge_workers(
     alone = next((each for each in whole if each.variant.global_batch == batch), None)
     sentences, pays = _judge_best(best, base, alone, cores)
     shared = [each for each in scaled if each.shares_cores]
-    fits = [each for each in measured if each.variant.is_fit]
     if shared and not best.shares_cores:
         most = max(shared, key=lambda each: each.variant.workers)
         sentences.append(f"{_capital(_sharing(most, cores))}.")
-    if fits and not base.variant.is_fit:
-        sentences.append(
-            f"{_capital(_named(base))} is {base.speed / fits[0].speed:.2f} times as fast as fit()."
-        )
     return Verdict(" ".join(sentences), pays)
 
 

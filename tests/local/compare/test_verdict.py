@@ -21,7 +21,7 @@ def figures(workers: int, speed: float, timing: Timing | None = None, **choices)
     name = choices.pop("name", f"{workers} worker{'s' * (workers > 1)}")
     batch = choices.pop("batch", BATCH)
     cores = choices.pop("cores", None)
-    variant = Variant(workers, batch, is_fit=name == "fit()", name=name, cores=cores)
+    variant = Variant(workers, batch, name=name, cores=cores)
     run = Measurement(1, 9.0, speed, timing, choices.pop("gradient_bytes", None), batch)
     return VariantFigures(variant, (run,), **choices)
 
@@ -126,13 +126,7 @@ def test_more_workers_than_cores_show_nothing_of_machines_of_their_own():
     assert text.endswith(f"{clause} machines of their own.")
 
 
-def test_fit_and_batches():
-    fit = figures(1, 250.0, name="fit()")
-    text = judged(fit, figures(1, 1000.0, name="trainer")).text
-    assert text == "The trainer is 4.00 times as fast as fit()."
-    assert judged(fit, ONE, figures(2, 500.0)).text.endswith(
-        "1 worker is 4.00 times as fast as fit()."
-    )
+def test_batches():
     text = judged(figures(2, 100.0, name="a", batch=16), figures(2, 300.0, name="b", batch=99)).text
     assert text.startswith("B is 3.00 times as fast as a. A larger batch makes fewer updates")
     text = judged(figures(2, 100.0, name="a"), figures(2, 102.0, name="b")).text
