@@ -50,6 +50,7 @@ class ReplicaComparison:
         self._replicas = range(services.cluster.local_replicas)
         self._report = services.report
         self._functions = functions
+        self._has_warned = False  # of rounding
         weights = set(map(id, model.variables if is_same() else model.weights))
         seeds = {id(variable) for variable in model.variables} - weights
         self._names = [
@@ -115,10 +116,11 @@ class ReplicaComparison:
         for own in components:
             for name in equalized:
                 own[name].assign(of_chief[names.index(name)])
-        if equalized:
+        if equalized and not self._has_warned:
+            self._has_warned = True
             self._report.warn(
                 f"the replicas differed by rounding in {', '.join(equalized)}, as machines of "
-                f"several kinds sum in another order: all have the chief's values now"
+                f"several kinds, and GPUs, sum in another order: all get the chief's values"
             )
         return [name for name in names if name not in equalized]
 
