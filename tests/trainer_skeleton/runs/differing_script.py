@@ -71,4 +71,13 @@ show("Own predictions", lambda: model.predict(own(4)).shape)
 show("Alone", lambda: model.evaluate(x, y) if rank else model.predict(x))
 show("On batch", lambda: None if rank else model.predict_on_batch(x).shape)
 show("Own batch", lambda: model.train_on_batch(x[rank::2], y[rank::2]))
+
+
+class Rate(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        self.model.optimizer.learning_rate = 0.5 + rank
+
+
+show("Type", lambda: keras.ops.convert_to_numpy(keras.Variable([1.5 + rank], dtype="bfloat16")))
+show("Rate", lambda: new_model().fit(x, y, callbacks=[Rate()]))
 show("Other models", lambda: keras.models.load_model("saved.keras") if rank else new_model())

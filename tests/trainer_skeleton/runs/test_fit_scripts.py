@@ -354,6 +354,9 @@ def test_tasks_that_differ_are_refused_with_the_line_to_change(tensorflow, tmp_p
         f"worker:0 is at evaluate() ({script} 71); "
     )
     assert printed["On batch"] == "(40, 1)"
+    differ = r"ModelError: the replicas differ after step \d+: optimizer/learning_rate is 0.5 on "
+    assert re.match(rf"{differ}chief, 1.5 on worker:0 \(and 2 more variables\); ", printed["Rate"])
+    assert (printed["Type"], of_worker["Type"]) == ("[1.5]", "[1.5]")
     assert "chief is at the creation of a model's variables" in printed["Other models"]
     assert "worker:0 is at the loading of a model or its weights" in printed["Other models"]
 

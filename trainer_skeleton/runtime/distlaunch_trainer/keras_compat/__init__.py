@@ -21,6 +21,9 @@ from keras.src.backend.common import global_state
 from keras.src.backend.common.masking import get_keras_mask
 from keras.src.backend.common.symbolic_scope import SymbolicScope
 from keras.src.losses import loss as keras_loss
+from tensorflow.python.framework.auto_control_deps_utils import (
+    get_read_only_resource_input_indices_graph,
+)
 
 from distlaunch_trainer.errors import ModelError
 
@@ -113,6 +116,12 @@ def own_losses(layer: keras.Layer) -> list[tf.Tensor]:
 def own_non_trainable_variables(layer: keras.Layer) -> list[keras.Variable]:
     """Return the weights that a layer's call may change, without its inner layers and metrics."""
     return list(layer._non_trainable_variables)  # noqa: SLF001
+
+
+def only_read(graph: Any) -> set[int]:
+    """Return the ids of the handles of variables that a traced function reads and never writes."""
+    read = {id(graph.inputs[n]) for n in get_read_only_resource_input_indices_graph(graph)}
+    return {id(handle) for handle, within in graph.captures if id(within) in read}
 
 
 def has_seed_generators(layer: keras.Layer) -> bool:

@@ -25,6 +25,7 @@ from distlaunch_trainer.training_state import Progress, RunOptions, TrainingStat
 
 from .callbacks import Callbacks, templates
 from .loop_options import LoopOptions, TaskServices
+from .replica_comparison import ReplicaComparison
 from .stopping import stop_error
 
 
@@ -49,6 +50,7 @@ class RunState:
         self._services = services
         self._model_state = ModelState(model, services.cluster.strategy)
         self._functions = functions
+        self._comparison = ReplicaComparison(model, self._model_state, services, functions)
         self._callbacks = callbacks
         self._model = model
         self._clock = 0.0
@@ -98,7 +100,11 @@ class RunState:
         )
 
     def save(self, metric_sums: list[tf.Tensor]) -> None:
-        """Save on the chief, with the metric variables summed over the replicas."""
+        """Save on the chief, with the metric variables summed over the replicas.
+
+        A collective, in which the replicas are compared.
+        """
+        self._comparison.check(self.progress.step)
         if self._services.cluster.role.is_chief:
             self._services.checkpoints.wait()  # memory holds one set of values at a time
             self._services.checkpoints.save(self._collect(metric_sums))

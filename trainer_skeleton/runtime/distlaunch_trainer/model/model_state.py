@@ -76,16 +76,24 @@ class ModelState:
         if difference:
             raise ModelError(f"the checkpoint is not of this model: {difference}; {_REMEDY}")
 
-    def snapshot(self) -> dict[str, np.ndarray]:
-        """Return the values by name; later training does not change them.
+    def components(self, replica: int) -> dict[str, Any]:
+        """Return TensorFlow's variables of a replica of this task, from 0, by name."""
+        parts = (components[replica % len(components)] for components in self._components)
+        return dict(zip(self.variables, parts, strict=True))
+
+    def tensors(self, replica: int) -> dict[str, tf.Tensor]:
+        """Return the values of a replica of this task by name; later training changes none.
 
         One call copies them from a GPU. On a CPU nothing is copied here: TensorFlow copies a
         variable that is updated while its value is in use.
         """
-        values = [tf.convert_to_tensor(components[0]) for components in self._components]
+        values = [*map(tf.convert_to_tensor, self.components(replica).values())]
         with tf.device("CPU:0"):
-            on_host = tf.identity_n(values)
-        return dict(zip(self.variables, map(np.asarray, on_host), strict=True))
+            return dict(zip(self.variables, tf.identity_n(values), strict=True))
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Return the values of this task's first replica by name, as `tensors` does."""
+        return {name: np.asarray(value) for name, value in self.tensors(0).items()}
 
     def assign(self, values: Sequence[np.ndarray]) -> None:
         """Set the variables to values in the order of `variables`."""

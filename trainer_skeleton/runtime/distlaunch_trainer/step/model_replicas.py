@@ -101,13 +101,19 @@ class ModelReplicas:
         return [(variable, tf.identity(variable.value)) for variable in changed]
 
     def rescale(self, before: Snapshot, rows: StepRows) -> None:
-        """Scale what this replica counted per step by its rows, and undo updates without rows."""
+        """Scale what this replica counted per step by its rows, and undo updates without rows.
+
+        Without rows, variables of layers get the first replica's values: what does not depend on
+        the rows, such as a count of steps or a norm of weights, stays equal on all.
+        """
+        firsts = self._statistics_of_first_replica() if rows.may_be_empty else {}
         for variable, value in before:
             if any(variable is counter for counter in self._per_step_counters):
                 change = (variable.value - value) * rows.local_fraction(variable.dtype)
                 variable.assign(value + change)
             else:
-                variable.assign(tf.where(rows.local_rows > 0, variable.value, value))
+                without_rows = firsts.get(id(variable), value)
+                variable.assign(tf.where(rows.local_rows > 0, variable.value, without_rows))
 
     def _local_statistics(self) -> list[Any]:
         """Return the weights that a replica's forward pass may change by its rows alone."""
@@ -116,6 +122,15 @@ class ModelReplicas:
         layers = [layer for layer in keras_compat.all_layers(self.model) if layer.trainable]
         own = [v for layer in layers for v in keras_compat.own_non_trainable_variables(layer)]
         return [v for v in own if not any(v is other for other in common)]
+
+    def _statistics_of_first_replica(self) -> dict[int, tf.Tensor]:
+        averaged = set(map(id, self.normalizations.moving_statistics))
+        variables = [v for v in self._local_statistics() if id(v) not in averaged]
+        if not variables:  # nothing to exchange, so XLA compiles the step
+            return {}
+        is_first = tf.equal(tf.distribute.get_replica_context().replica_id_in_sync_group, 0)
+        own = [tf.where(is_first, v.value, tf.zeros_like(v.value)) for v in variables]
+        return dict(zip(map(id, variables), sum_over_replicas(own), strict=True))
 
     def count_rows(self, batch: Any, *, form: BatchForm) -> tuple[Any, tf.Tensor, tf.Tensor]:
         """Return a replica's data of a batch that is not divided, its rows, and all replicas'."""

@@ -60,7 +60,7 @@ class StepFunctions:
             self._updates = keras_optimizers.schedule_step(model.optimizer)
             self._last_update, self._skipped = host_variable(0), host_variable(0)
         self._last_logs: tuple[StepLogs, tf.Tensor] | None = None
-        self.graph: tf.Graph | None = None  # of the training steps that were traced last
+        self.graph: tf.Graph | None = None  # of training steps, with full batches if there are any
         compiled = partial(tf.function, autograph=False, reduce_retracing=True)
         self._train_function = self._train if model.run_eagerly else compiled(self._train)
         self._test_function = self._evaluate if model.run_eagerly else compiled(self._evaluate)
@@ -150,7 +150,8 @@ class StepFunctions:
         has_empty_replicas: bool,
         form: BatchForm,
     ) -> Execution:
-        self.graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+        if not (tf.executing_eagerly() or (self.graph and has_empty_replicas)):
+            self.graph = tf.compat.v1.get_default_graph()
         # In the graph, so that no task waits in Python; and first, so that all stop at one step.
         signals = self._replicas.run(self._replicas.all_reduce, signals)
         steps = tf.where(tf.reduce_any(signals[:2] > 0), 0, steps)

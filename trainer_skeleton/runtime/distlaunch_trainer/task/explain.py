@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import re
 import time
 import traceback
@@ -247,6 +248,13 @@ def user_location(frame: FrameType, *, skips_package: bool = False) -> str | Non
     """
     places = ((each.f_code.co_filename, line) for each, line in traceback.walk_stack(frame))
     return _innermost(places, skips_package=skips_package)
+
+
+def definition(function: Callable[..., Any]) -> str:
+    """Return where a project's file defines a function: `` (model.py, line 3)``; else nothing."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    path = project_path(code.co_filename) if code else None
+    return f" ({path}, line {code.co_firstlineno})" if code and path else ""
 
 
 def _innermost(
