@@ -9,11 +9,10 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from distlaunch_trainer.errors import DataError, ModelError
-from distlaunch_trainer.input.batches import Data
-from distlaunch_trainer.input.data_setup import load_data
-from distlaunch_trainer.input.order.pipeline import Dataset
+from distlaunch_trainer.input.data_setup import AnyData, load_data
 from distlaunch_trainer.model.user_model import (
     checked_callbacks,
     create_compiled_model,
@@ -84,9 +83,9 @@ def fit_project(options: argparse.Namespace) -> None:
     joined.report.event("end", step=steps * len(measured.records))
 
 
-def _batches(data: Data) -> Dataset:
+def _batches(data: AnyData) -> tf.data.Dataset:
     """Return the batches without the numbers of rows that the trainer's steps need."""
-    return data.pipeline.dataset(range(1)).map(lambda batch, *_: batch)
+    return data.of_one_replica().map(lambda batch, *_: batch)
 
 
 class _EpochTimes(keras.callbacks.Callback):

@@ -16,6 +16,7 @@ from distlaunch_trainer.cluster.rendezvous import LOADING
 from distlaunch_trainer.cluster.strategy import check_same_strategy
 from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.input.data_setup import TrainingData
+from distlaunch_trainer.input.user_data.user_batches import UserBatches, compared
 from distlaunch_trainer.keras_compat import fit_calls
 from distlaunch_trainer.loop.callbacks import Callbacks
 from distlaunch_trainer.loop.loop import Loop
@@ -34,8 +35,7 @@ from distlaunch_trainer.training_state import Progress
 from .chief_files import file_of_chief
 from .evaluation import evaluate_together, evaluation_data, flatten_callbacks
 from .interception import intercepted, set_verbosity
-from .keras_data import KerasData
-from .open_data import Caller, compared, open_data
+from .open_data import Caller, open_data
 from .prediction import predict_alone, predict_together
 from .script_models import ScriptModels
 
@@ -142,7 +142,7 @@ class Session:
         self.epochs += final.history
         return model.history
 
-    def _fit_data(self, values: dict[str, Any]) -> tuple[KerasData, KerasData | None]:
+    def _fit_data(self, values: dict[str, Any]) -> tuple[UserBatches, UserBatches | None]:
         """Return the training and the validation data of a call of ``fit``."""
         arrays, held_out = fit_calls.split_arrays(values)
         names = ("batch_size", "steps_per_epoch", "shuffle", "class_weight")
@@ -165,8 +165,8 @@ class Session:
     def _make_loop(
         self,
         model: keras.Model,
-        training: KerasData,
-        validation: KerasData | None,
+        training: UserBatches,
+        validation: UserBatches | None,
         checkpoints: Checkpoints,
         values: dict[str, Any],
     ) -> Loop:
