@@ -24,8 +24,8 @@ from common import Limit, alternate, options, show, verdict
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "trainer_skeleton/runtime"))
 from distlaunch_trainer.cluster.role import Role
-from distlaunch_trainer.input.user_data.shard_policy import open_batches
-from distlaunch_trainer.input.user_data.user_dataset import dataset_source
+from distlaunch_trainer.input.user_data.user_batches import Opening, open_batches
+from distlaunch_trainer.keras_compat import fit_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -77,13 +77,15 @@ def worker_input(batches: tf.data.Dataset, workers: int) -> Iterable[Any]:
         all_equal=lambda _: True,
         needs_static_shapes=False,
         rendezvous=SimpleNamespace(
-            peers=peers, exchange_once=lambda _, value, __: [value] * workers
+            peers=peers,
+            exchange=lambda _, value, __: [value] * workers,
+            exchange_once=lambda _, value, __: [value] * workers,
         ),
     )
-    data = open_batches(
-        dataset_source(batches), "data", cluster, report=SimpleNamespace(log=str, warn=str)
-    )
-    return data.pipeline.batches(cluster, 0, STEPS)
+    report: Any = SimpleNamespace(log=str, warn=str)
+    opening = Opening(cluster, report, "the data", "", steps=STEPS, repeats=True)
+    data = open_batches(fit_calls.data_adapter(batches), batches, opening)
+    return data.parts.iterator()
 
 
 def rows_per_second(open_input: Callable[[], Iterable[Any]], _: int) -> float:

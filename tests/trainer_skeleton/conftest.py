@@ -60,6 +60,8 @@ def task_of(
             exchange_once=lambda name, value, waits_for: [value] * tasks,
         ),
         needs_static_shapes=False,
+        # An iterator has the batches of each replica in turn.
+        strategy=SimpleNamespace(distribute_datasets_from_function=lambda make, _: make(None)),
     )
 
 

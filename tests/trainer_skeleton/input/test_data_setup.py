@@ -103,17 +103,27 @@ def test_new_data_begin_with_the_epoch_that_a_run_resumes_at(cluster, make):
     data, warnings = deal(make(18), batch, cluster=cluster, start=start)
     assert len([line for line in warnings if "the data have changed from" in line]) == 1
     reader = data.training.reader(cluster, progress, epochs=4)
-    assert reader.steps == 5
-    batches = [next(reader.iterator) for _ in range(10)]
-    seen = [tf.nest.flatten(data)[0][:rows].numpy().tolist() for data, rows, _ in batches]
-    for epoch in (seen[:5], seen[5:]):
+    reader.begin(6)
+    again = replace(progress, step=8, position=reader.position, begun={"on_epoch_begin": {}})
+    epochs = [read_steps(reader, 5)]
+    reader.end(5)
+    reader.begin(11)
+    epochs.append(read_steps(reader, 5))
+    for epoch in epochs:
         assert sorted(row for rows in epoch for row in rows) == list(range(18))
-    again = TrainingState(data.options, replace(progress, step=8))
-    resumed, warnings = deal(make(18), batch, cluster=cluster, start=again)
+    resumed, warnings = deal(
+        make(18), batch, cluster=cluster, start=TrainingState(data.options, again)
+    )
     assert not [line for line in warnings if "changed" in line]
-    reader = resumed.training.reader(cluster, again.progress, epochs=4)
-    batches = [next(reader.iterator)[0] for _ in range(2)]
-    assert [tf.nest.flatten(data)[0].numpy().tolist() for data in batches] == seen[2:4]
+    reader = resumed.training.reader(cluster, again, epochs=4)
+    reader.begin(6, 2)
+    assert read_steps(reader, 2) == epochs[0][2:4]
+
+
+def read_steps(reader, steps):
+    """Return the rows of the next steps."""
+    batches = [next(reader.iterator) for _ in range(steps)]
+    return [tf.nest.flatten(data)[0][:rows].numpy().tolist() for data, rows, *_ in batches]
 
 
 def test_empty_files_among_others_are_a_warning(tmp_path, cluster):

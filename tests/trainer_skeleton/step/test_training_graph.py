@@ -26,6 +26,7 @@ def traced(tensorflow):
         "masked_loss",
         "accumulation",
         "last_step",
+        "unknown_length",
         "bfloat16",
         "small_embedding",
         "squared_embedding",
@@ -49,6 +50,24 @@ def sizes(graph):
 def test_a_small_model_is_exchanged_at_once(graphs):
     """178 gradients and the loss; no moving statistics. Control signals come first."""
     assert sizes(graphs["convolutions"]) == [SIGNALS, 4 * (178 + 1)]
+
+
+def test_the_end_of_data_of_unknown_length_is_exchanged_with_the_signals(graphs):
+    """The rows of each replica are in the same collective, of which there is one for each step."""
+    two_replicas = 2 * 4
+    assert sizes(graphs["unknown_length"]) == [SIGNALS + two_replicas, 4 * (178 + 1)]
+
+
+def test_eight_devices_get_batches_cut_in_parallel_and_agree_on_nothing_else(tensorflow):
+    """The last of four batches of unknown number has fewer rows than there are devices."""
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "2"}
+    result = tensorflow.run("training_graph", "eight devices", cwd=HERE, env=environment)
+    assert result.code == 0, result.text
+    found = json.loads(result.out.splitlines()[-1])
+    assert found["rows"] == [16, 16, 16, 4]
+    assert found["agreements"] == 0
+    assert found["is_finite"]
+    assert found["operations"] == ["ParallelInterleaveDatasetV4"]
 
 
 def test_moving_statistics_are_averaged_when_they_are_read(traced):

@@ -1,6 +1,7 @@
 """The graph of a training step on two virtual devices, as data: which collectives, of what size.
 
     python -m training_graph CASE...
+    python -m training_graph "eight devices"
 
 Prints a JSON object: the graph of each case, and what steps do that are executed. A graph shows
 what GPUs would do, and can be read without one.
@@ -17,9 +18,12 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.distribute import mirrored_strategy
+from tensorflow.python.distribute import input_lib, mirrored_strategy
 from tensorflow.python.eager import context
 
+from distlaunch_trainer.cluster.collectives import Cluster
+from distlaunch_trainer.cluster.role import Role
+from distlaunch_trainer.fit.open_data import Caller, open_data
 from distlaunch_trainer.model.model_build import build_model
 from distlaunch_trainer.step.model_replicas import ModelReplicas
 from distlaunch_trainer.step.step_functions import StepFunctions
@@ -129,7 +133,7 @@ CASES: dict[str, Callable[[], tuple[keras.Model, Any]]] = {
 }
 
 
-CASES["last_step"] = convolutions
+CASES["last_step"] = CASES["unknown_length"] = convolutions
 CASES["small_embedding"] = partial(embedding, 5 * ROWS)
 CASES["squared_embedding"] = partial(embedding, 5 * ROWS, "adam")
 
@@ -204,7 +208,8 @@ def training_graph(name: str) -> tf.types.experimental.ConcreteFunction:
     steps.expect_rows(ROWS)
     is_last = name == "last_step"
     inputs = batches(strategy, data), tf.constant(1), tf.zeros([3]), is_last, "divided"
-    return steps._train_function.get_concrete_function(*inputs)
+    may_end = name == "unknown_length"
+    return steps._train_function.get_concrete_function(*inputs, may_end=may_end)
 
 
 def executed() -> dict[str, Any]:
@@ -237,10 +242,46 @@ def executed() -> dict[str, Any]:
     }
 
 
+def read_to_the_end() -> dict[str, Any]:
+    """Train on data of unknown length on eight devices; return what was done."""
+    strategy = tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(1, 9)])
+    with strategy.scope():
+        model = keras.Sequential([layers.Input((1,)), layers.Dense(1)])
+        model.compile("sgd", "mse")
+        build_model(model, tuple(tf.TensorSpec((None, 1), "float32") for _ in range(2)))
+    steps, cluster = StepFunctions(ModelReplicas(model, strategy)), Cluster(Role(), strategy)
+    x = np.ones((52, 1), "float32")
+    data = tf.data.Dataset.from_tensor_slices((x, x)).filter(lambda *_: True).batch(16)
+    opened = open_data(Caller(cluster, None, "fit()"), data)
+    agreements = []
+    agree = input_lib._calculate_replicas_with_values
+    input_lib._calculate_replicas_with_values = lambda *parts: agreements.append(1) or agree(*parts)
+    reader, rows = opened.reader(cluster), []
+    reader.begin(0)
+    while not reader.has_ended:
+        results = steps.train(
+            *(reader.iterator, tf.constant(1), tf.zeros([3])), has_empty_replicas=True, may_end=True
+        )
+        if not reader.is_end(results.signals.numpy()[3:], len(rows)):
+            rows.append(int(results.rows))
+    variant = tf.data.experimental.to_variant(opened.parts._parts)
+    text = tf.raw_ops.DatasetToGraphV2(input_dataset=variant).numpy()
+    operations = {node.op for node in tf.compat.v1.GraphDef.FromString(text).node}
+    return {
+        "rows": rows,
+        "agreements": len(agreements),
+        "is_finite": bool(np.isfinite(model.get_weights()[0]).all()),
+        "operations": sorted(op for op in operations if "Map" in op or "Interleave" in op),
+    }
+
+
 def main() -> None:
     (cpu,) = tf.config.list_physical_devices("CPU")
-    devices = [tf.config.LogicalDeviceConfiguration()] * 3
+    devices = [tf.config.LogicalDeviceConfiguration()] * 9
     tf.config.set_logical_device_configuration(cpu, devices)
+    if sys.argv[1:] == ["eight devices"]:  # a process takes one number of replicas
+        print(json.dumps(read_to_the_end()))
+        return
     graphs = {name: describe(training_graph(name)) for name in sys.argv[1:]}
     print(json.dumps({"graphs": graphs, "executed": executed()}))
 

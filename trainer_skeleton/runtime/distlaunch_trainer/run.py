@@ -19,7 +19,7 @@ from .evaluator_task.continuous_evaluation import ContinuousEvaluation
 from .evaluator_task.evaluator_status import ChiefSide, has_evaluator
 from .fit.evaluation import collective_evaluate
 from .input.data_setup import TrainingData, load_data, load_evaluation_data
-from .input.user_data.user_dataset import keep_order
+from .input.user_data.user_dataset import cache_by_task, keep_order
 from .loop.evaluator import Evaluator
 from .loop.loop import Loop
 from .loop.saved_weights import restore_weights
@@ -87,6 +87,8 @@ class Run(AbstractContextManager):
         self._folders, self._report, self._stop = joined.folders, joined.report, joined.stop
         if self._cluster.role.num_workers > 1:
             keep_order()
+        if not self.is_chief:
+            cache_by_task(self._cluster.role.name)
         self._data: TrainingData | None = None
         self._step_notes: list[str] = []
         self._loop: Loop | None = None
@@ -187,7 +189,7 @@ class Run(AbstractContextManager):
             schedules = set_rates(model, self._rates, options, self._settings.epochs, log)
             self._data = replace(data, options=replace(options, schedules=schedules))
         with user_code("the data cannot be read"):  # parse functions are traced here
-            spec = data.training.pipeline.data_spec()
+            spec = data.training.data_spec()
         with model_build():
             self._step_notes = build_model(model, spec)
         check_weights(model)
@@ -364,9 +366,8 @@ class Run(AbstractContextManager):
         data = self._loaded
         for part in filter(None, (data.training, data.validation, data.test)):
             step = self._loop.step if self._loop and part is data.training else part.first_step
-            if problem := part.pipeline.find_bad_record(
-                self._cluster.replica_ids, step - part.first_step
-            ):
+            step -= part.first_step
+            if problem := part.find_bad_record(self._cluster.replica_ids, step):
                 return problem
         return None
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.ops import gen_dataset_ops, gen_experimental_dataset_ops
 
-from distlaunch_trainer.input.user_data.user_dataset import dataset_source, keep_order
+from distlaunch_trainer.input.user_data.user_dataset import keep_order, with_one_order
 
 Dataset = tf.data.Dataset
 UNORDERED = {"num_parallel_calls": 2, "deterministic": False}
@@ -52,4 +52,4 @@ def test_operations_keep_the_order_of_rows(create):
 def test_the_option_of_a_data_set_is_overridden():
     options = tf.data.Options()
     options.deterministic = False
-    assert dataset_source(Dataset.range(3).with_options(options)).one_pass.options().deterministic
+    assert with_one_order(Dataset.range(3).with_options(options)).options().deterministic

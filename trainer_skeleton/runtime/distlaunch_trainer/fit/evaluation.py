@@ -10,6 +10,7 @@ from typing import Any
 import keras
 
 from distlaunch_trainer.cluster.collectives import Cluster
+from distlaunch_trainer.input.user_data.user_batches import UserBatches, compared
 from distlaunch_trainer.keras_compat import fit_calls
 from distlaunch_trainer.loop.callbacks import TEST_HOOKS, has_hook
 from distlaunch_trainer.loop.evaluator import Evaluator
@@ -17,8 +18,7 @@ from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.step.step_functions import StepFunctions
 
 from .interception import intercepted, set_verbosity
-from .keras_data import KerasData
-from .open_data import Caller, compared, open_data
+from .open_data import Caller, open_data
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def collective_evaluate(
         del model.evaluate
 
 
-def evaluation_data(values: dict[str, Any], caller: Caller) -> KerasData:
+def evaluation_data(values: dict[str, Any], caller: Caller) -> UserBatches:
     """Return the data of a call of ``evaluate`` by its arguments."""
     arrays = (values[name] for name in ("x", "y", "sample_weight"))
     options = {"batch_size": values["batch_size"], "steps_per_epoch": values["steps"]}
@@ -57,7 +57,7 @@ def evaluation_data(values: dict[str, Any], caller: Caller) -> KerasData:
 def evaluate_together(
     model: keras.Model,
     functions: StepFunctions,
-    data: KerasData,
+    data: UserBatches,
     cluster: Cluster,
     values: dict[str, Any],
 ) -> Any:

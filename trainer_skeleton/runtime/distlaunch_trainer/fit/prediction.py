@@ -15,9 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from distlaunch_trainer.cluster.collectives import Cluster
+from distlaunch_trainer.input.user_data.user_batches import UserBatches
 from distlaunch_trainer.keras_compat import fit_calls
-
-from .keras_data import KerasData
 
 
 def predict_alone(function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
@@ -29,7 +28,7 @@ def predict_alone(function: Callable[..., Any], arguments: inspect.BoundArgument
 def predict_together(
     function: Callable[..., Any],
     arguments: inspect.BoundArguments,
-    data: KerasData,
+    data: UserBatches,
     cluster: Cluster,
 ) -> Any:
     """Return what all tasks predict, each a part of the batches."""

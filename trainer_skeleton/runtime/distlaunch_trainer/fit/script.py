@@ -21,7 +21,7 @@ from distlaunch_trainer.cluster.role import Role, role_from
 from distlaunch_trainer.cluster.strategy import connect, describe
 from distlaunch_trainer.errors import TrainerError
 from distlaunch_trainer.input.downloads import share_downloads
-from distlaunch_trainer.input.user_data.user_dataset import keep_order
+from distlaunch_trainer.input.user_data.user_dataset import cache_by_task, keep_order
 from distlaunch_trainer.keras_compat import fit_calls
 from distlaunch_trainer.options import Settings
 from distlaunch_trainer.report.report import write_summary
@@ -193,6 +193,8 @@ def _install(session: Session, library: ModuleType, *, same_random: bool) -> Non
     if cluster.role.num_workers > 1:
         share_downloads()
         keep_order()
+        if not cluster.role.is_chief:
+            cache_by_task(cluster.role.name)
     if cluster.replicas > 1:
         if library is keras:
             keras_compat.keep_over_clear_session(lambda: None)

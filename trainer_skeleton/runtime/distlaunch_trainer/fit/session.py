@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from typing import Any
 
 import keras
@@ -18,6 +17,7 @@ from distlaunch_trainer.cluster.strategy import check_same_strategy
 from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.input.data_setup import TrainingData
 from distlaunch_trainer.input.run_options import resume_on_data
+from distlaunch_trainer.input.user_data.user_batches import UserBatches, compared
 from distlaunch_trainer.keras_compat import fit_calls
 from distlaunch_trainer.loop.callbacks import Callbacks
 from distlaunch_trainer.loop.loop import Loop
@@ -36,8 +36,7 @@ from distlaunch_trainer.training_state import Progress
 from .chief_files import file_of_chief
 from .evaluation import evaluate_together, evaluation_data, flatten_callbacks
 from .interception import intercepted, set_verbosity
-from .keras_data import KerasData
-from .open_data import Caller, compared, open_data
+from .open_data import Caller, open_data
 from .prediction import predict_alone, predict_together
 from .script_models import ScriptModels
 
@@ -144,7 +143,7 @@ class Session:
         self.epochs += final.history
         return model.history
 
-    def _fit_data(self, values: dict[str, Any]) -> tuple[KerasData, KerasData | None]:
+    def _fit_data(self, values: dict[str, Any]) -> tuple[UserBatches, UserBatches | None]:
         """Return the training and the validation data of a call of ``fit``."""
         arrays, held_out = fit_calls.split_arrays(values)
         names = ("batch_size", "steps_per_epoch", "shuffle", "class_weight")
@@ -167,8 +166,8 @@ class Session:
     def _make_loop(
         self,
         model: keras.Model,
-        training: KerasData,
-        validation: KerasData | None,
+        training: UserBatches,
+        validation: UserBatches | None,
         checkpoints: Checkpoints,
         values: dict[str, Any],
     ) -> Loop:
@@ -180,8 +179,7 @@ class Session:
             training.run_options(self.cluster.replicas), start, self.report.warn
         )
         progress = start.progress if start else Progress(self.step, epoch_step=self.step)
-        if start and run_options.first_step != start.options.first_step:
-            progress = replace(progress, position=[])  # the new data begin
+        training.first_step = run_options.first_step
         given = flatten_callbacks(values["callbacks"])
         if not cluster.role.is_chief:  # files are redirected, not what is sent
             given = [c for c in given if not isinstance(c, keras.callbacks.RemoteMonitor)]

@@ -5,13 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import tensorflow as tf
 
 from distlaunch_trainer.cluster.collectives import Cluster
-from distlaunch_trainer.input.order.plan import AnyPlan
+from distlaunch_trainer.input.order.plan import AnyPlan, BatchPlan
 from distlaunch_trainer.training_state import Progress
+
+if TYPE_CHECKING:
+    from distlaunch_trainer.input.order.pipeline import Pipeline
 
 Dataset = tf.data.Dataset
 
@@ -26,7 +30,8 @@ class Reader(ABC):
 
     iterator: Any  # of the batches of this epoch
     steps: int | None  # how many there are; None if only reading shows it
-    may_end_early = False  # whether there may be fewer: `next_batch` reads them then
+    may_end_early = False  # whether there may be fewer: after each step `is_end` is called then
+    has_ended = False  # whether the data have ended before the end of this epoch
     form: BatchForm = "divided"
     is_for_once = False  # whether each evaluation takes a new reader
 
@@ -37,8 +42,11 @@ class Reader(ABC):
     def end(self, steps: int) -> None:  # noqa: B027 - nothing to do, unless the data may end
         """End an epoch after some steps."""
 
-    def next_batch(self) -> Any:
-        """Return the next batch of this task, as functions of steps take it; None at the end."""
+    def is_end(self, rows: np.ndarray, step: int) -> bool:
+        """Return whether a step had no batch, by the global rows that each replica counted.
+
+        DataError is raised if the tasks differ.
+        """
         raise NotImplementedError
 
     @abstractmethod
@@ -54,11 +62,8 @@ class Reader(ABC):
 class EndlessReader(Reader):
     """Reads as many batches in each epoch, of an iterator that has no end."""
 
-    def __init__(
-        self, iterator: Any, plan: AnyPlan, steps: int, form: BatchForm, first_step: int = 0
-    ) -> None:
+    def __init__(self, iterator: Any, plan: AnyPlan, steps: int, first_step: int = 0) -> None:
         self.iterator = iterator
-        self.form = form
         self.steps: int = steps
         self._plan = plan
         self._first_step = first_step
@@ -68,66 +73,20 @@ class EndlessReader(Reader):
 
     def has_empty_replicas(self, step: int) -> bool:
         """Return whether some replica has no row in a step, counted over all epochs."""
-        return self._plan.has_empty_replicas(step - self._first_step)
+        step -= self._first_step
+        return isinstance(self._plan, BatchPlan) and self._plan.has_empty_replicas(step)
 
 
-class Batches(ABC):
-    """The batches of one task, for all of its replicas, from any step on, without an end.
+def with_static_rows(batches: Dataset, rows: int | None) -> Dataset:
+    """Return batches whose number of rows is part of their shapes, if it must be."""
+    if rows is None:
+        return batches
 
-    Each element is ``(data, rows, global_rows)``: the data with a batch dimension; the replica's
-    rows in this step; all replicas' rows in this step. Where a replica has no row in a step, its
-    batch holds one row and ``rows`` is 0. For an audit something comes last that identifies the
-    examples.
-    """
+    def shaped(data: Any, *sizes: Any) -> tuple[Any, ...]:
+        shape = lambda part: tf.ensure_shape(part, [rows, *part.shape[1:]])  # noqa: E731
+        return tf.nest.map_structure(shape, data), *sizes
 
-    form: BatchForm = "divided"
-    static_rows: int | None = None  # of each replica and step, if they must be known in advance
-    batches_ahead = tf.data.AUTOTUNE
-
-    def batches(self, cluster: Cluster, first_step: int = 0, last_step: int | None = None) -> Any:
-        """Return an iterator over the batches of ``cluster``'s own replicas."""
-        return iter(on_devices(self.dataset(cluster.replica_ids, first_step, last_step), cluster))
-
-    @tf.autograph.experimental.do_not_convert  # nothing to convert, and looking takes 0.6 s
-    def dataset(
-        self, replicas: range, first_step: int = 0, last_step: int | None = None
-    ) -> Dataset:
-        """Return the batches of ``replicas`` in turn, from global step ``first_step`` on.
-
-        Nothing is read ahead beyond ``last_step``.
-        """
-        stream = self._stream(replicas, first_step)
-        if last_step is not None:
-            stream = stream.take((last_step - first_step) * len(replicas))
-        if self.static_rows is not None:
-            stream = stream.map(self._with_static_rows)
-        # No more is ever requested, and TensorFlow need not check whether there is more.
-        endless = stream.apply(
-            tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
-        )
-        return endless.prefetch(self.batches_ahead)
-
-    def data_spec(self) -> Any:
-        """Return the type of a batch's data."""
-        return self.dataset(range(1)).element_spec[0]
-
-    def find_bad_record(self, replicas: range, step: int = 0) -> str | None:  # noqa: ARG002
-        """Return which record of the replicas' cannot be read or parsed, and why.
-
-        None if there is none in the pass from `step` on, or if only the user's own code knows the
-        records.
-        """
-        return None
-
-    def _with_static_rows(self, data: Any, *rows: Any) -> tuple[Any, ...]:
-        """Return a batch whose number of rows is part of its shape."""
-        return tf.nest.map_structure(
-            lambda part: tf.ensure_shape(part, [self.static_rows, *part.shape[1:]]), data
-        ), *rows
-
-    @abstractmethod
-    def _stream(self, replicas: range, first_step: int) -> Dataset:
-        """Return the batches of the replicas in turn, from a step on."""
+    return batches.map(shaped)
 
 
 def on_devices(batches: Dataset, cluster: Cluster) -> Iterable[Any]:
@@ -158,10 +117,22 @@ def _can_be_on_gpu(spec: Any) -> bool:
 class Data:
     """Batches, how they are sharded, and the source that they are read from."""
 
-    pipeline: Batches
-    plan: AnyPlan
+    pipeline: Pipeline
+    plan: BatchPlan
     source: dict[str, Any]
     first_step: int = 0  # of the run on these data, the steps before were on others
+
+    def data_spec(self) -> Any:
+        """Return the type of a batch's data."""
+        return self.pipeline.data_spec()
+
+    def of_one_replica(self) -> Dataset:
+        """Return whole batches, with their rows, without end."""
+        return self.pipeline.dataset(range(1))
+
+    def find_bad_record(self, replicas: range, step: int = 0) -> str | None:
+        """Return which record cannot be read or parsed, and why; see `Pipeline`."""
+        return self.pipeline.find_bad_record(replicas, step)
 
     def reader(
         self,
@@ -183,7 +154,7 @@ class Data:
         epoch_step = progress.epoch_step - self.first_step
         last_step = epochs and epoch_step + (epochs - len(progress.history)) * steps
         batches = self.pipeline.batches(cluster, first_step, last_step)
-        return EndlessReader(batches, self.plan, steps, self.pipeline.form, self.first_step)
+        return EndlessReader(batches, self.plan, steps, self.first_step)
 
     def describe(self, examples: int | None = None) -> dict[str, Any]:
         """Return what ``summary.json`` records of the data.

@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.errors import DataError, PlanError
 from distlaunch_trainer.input.examples.example_source import Examples, ExampleSource, InputOptions
 from distlaunch_trainer.input.order.pipeline import Pipeline
-from distlaunch_trainer.input.order.plan import BatchPlan, TaskBatchPlan, coverage_note
-from distlaunch_trainer.input.user_data.python_data import generator_source, py_dataset_source
-from distlaunch_trainer.input.user_data.shard_policy import open_batches
-from distlaunch_trainer.input.user_data.user_dataset import NO_END, BatchSource, dataset_source
+from distlaunch_trainer.input.order.plan import BatchPlan, coverage_note
+from distlaunch_trainer.input.user_data.project_batches import (
+    BatchSource,
+    open_project_batches,
+    source_of,
+)
+from distlaunch_trainer.input.user_data.user_batches import Opening, UserBatches
 from distlaunch_trainer.options import Settings
 from distlaunch_trainer.report.audit import Audit, is_audited
 from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.task.explain import from_user
-from distlaunch_trainer.training_state import RunOptions, TrainingState
+from distlaunch_trainer.training_state import Progress, RunOptions, TrainingState
 
 from .batches import Data
 from .run_options import resume_on_data, run_options, with_data
 
 Source = Examples | BatchSource
+AnyData = Data | UserBatches
 
 
 @dataclass(frozen=True)
 class TrainingData:
     """The data of a run, and its options as these decide them."""
 
-    training: Data
-    validation: Data | None
+    training: AnyData
+    validation: AnyData | None
     options: RunOptions  # what stays the same when the run resumes
     audit: Audit | None  # where to record what is trained on, if an audit is requested
-    test: Data | None = None
+    test: AnyData | None = None
 
 
 @dataclass(frozen=True)
@@ -83,20 +86,21 @@ def load_data(
     """
     setup = _Setup(settings, cluster, job_dir, report)
     options = run_options(settings, cluster.replicas, start and start.options)
-    first_step = start.progress.step - start.options.first_step if start else 0
     keras.utils.set_random_seed(options.seed)  # a user's data set shuffles by it too
     source = _source("training", training, options)
     if source is None:
         raise DataError("training() in trainer/data.py returned None: return Records or Arrays")
     if isinstance(source, BatchSource):
-        data, audit = _user_batches(setup, source, options, first_step), None
+        progress = start.progress if start else Progress()
+        data, audit = _user_training(setup, source, options, progress)
     else:
         data, audit = _planned(setup, source, options)
     options = resume_on_data(with_data(options, data), start, report.warn)
     data = replace(data, first_step=options.first_step)
-    step = start.progress.step - options.first_step if start else 0
-    if isinstance(source, BatchSource) and (note := _resume_note(source, data, step)):
-        report.warn(note)
+    if isinstance(data, UserBatches) and isinstance(source, BatchSource):
+        is_resumed = start is not None and start.progress.step > options.first_step
+        if is_resumed and (note := source.resume_note(repeats=data.repeats)):
+            report.warn(note)
     if settings.same_random:
         _check_rows_are_known(data, cluster.replicas)
     if note := coverage_note(data.plan, options.steps_per_epoch):
@@ -116,9 +120,9 @@ def load_data(
     return TrainingData(data, validation_data, options, audit, test_data)
 
 
-def _check_rows_are_known(data: Data, replicas: int) -> None:
+def _check_rows_are_known(data: AnyData, replicas: int) -> None:
     """Check that each replica knows which rows of a global batch it has, for --same-random."""
-    if isinstance(data.plan, TaskBatchPlan):
+    if isinstance(data, UserBatches) and data.form == "own":
         raise PlanError(
             "--same-random needs batches that all tasks divide: leave --shard-policy out, or use "
             "--shard-policy data"
@@ -204,43 +208,69 @@ def _batch_plan(setup: _Setup, items: ExampleSource, batch: int, shards: int) ->
     return BatchPlan(examples, batch, setup.cluster.replicas, shards)
 
 
-def _with_static_rows(setup: _Setup, data: Data, source: BatchSource | None = None) -> Data:
+def _with_static_rows(setup: _Setup, data: Data) -> Data:
     """Let the batches for a TPU have their number of rows in their shapes."""
+    data.pipeline.static_rows = _static_rows(setup, data.plan)
+    return data
+
+
+def _static_rows(setup: _Setup, plan: Any) -> int | None:
+    """Return the rows of each replica on a TPU, by a plan or Keras's adapter; None elsewhere."""
     if not setup.cluster.needs_static_shapes:
-        return data
-    specs = tf.nest.flatten(source.one_pass.element_spec) if source else []
-    if any(spec.shape.rank == 0 or spec.shape[0] is None for spec in specs):
+        return None
+    batch = plan.global_batch if isinstance(plan, BatchPlan) else plan.batch_size
+    if batch is None:
         raise PlanError(
             "a TPU trains on batches of one size: end the data set with "
             ".batch(n, drop_remainder=True)"
         )
-    batch, replicas = data.plan.global_batch, setup.cluster.replicas
+    replicas = setup.cluster.replicas
     if batch % replicas:
         raise PlanError(
             f"a TPU trains on batches of one size: the global batch of {batch} is not divisible "
             f"by {replicas} replicas"
         )
-    data.pipeline.static_rows = batch // replicas
-    return data
+    return batch // replicas
 
 
-def _user_batches(setup: _Setup, source: BatchSource, options: RunOptions, first_step: int) -> Data:
-    """Return batches that the user has made, sharded by the policy."""
-    setup.report_input([f"the {source.kind} of trainer/data.py"])
-    if is_audited():
-        raise PlanError(
-            f"--audit follows the numbers of examples, which the {source.kind} of training() has "
-            f"not: leave it out, or return Records, Arrays or other examples"
-        )
-    data = open_batches(
-        source,
-        options.shard_policy,
-        setup.cluster,
-        setup.report,
-        steps_per_epoch=options.steps_per_epoch,
-        first_step=first_step,
+def _user_batches(
+    setup: _Setup, source: BatchSource, options: RunOptions, progress: Progress | None = None
+) -> UserBatches:
+    """Return batches that the user has made, sharded by the policy.
+
+    Those to train on have a ``progress``.
+    """
+    cluster, steps = setup.cluster, options.steps_per_epoch or None
+    repeats = not source.is_endless and steps not in {None, source.adapter.num_batches}
+    if progress and progress.position:
+        repeats = progress.position[2:] == [0]
+    opening = Opening(
+        *(cluster, setup.report, f"the {source.kind} of trainer/data.py", "--shard-policy"),
+        steps=steps if repeats or source.is_endless else None,
+        repeats=repeats,
+        is_endless=source.is_endless,
+        counts=True,
+        audits=progress is not None and is_audited(),
+        parts={
+            "reads_ahead": True,
+            "prefetch": setup.input_options.batches_ahead,
+            "static_rows": _static_rows(setup, source.adapter),
+        },
     )
-    data.pipeline.batches_ahead = setup.input_options.batches_ahead
+    return open_project_batches(source, opening, options.shard_policy)
+
+
+def _user_training(
+    setup: _Setup, source: BatchSource, options: RunOptions, progress: Progress
+) -> tuple[UserBatches, Audit | None]:
+    """Return batches to train on that the user has made."""
+    setup.report_input([f"the {source.kind} of trainer/data.py"])
+    if is_audited() and source.is_endless:
+        raise PlanError(
+            f"--audit counts the rows of a pass, and the {source.kind} has no end that is known: "
+            "leave it out, or return a tf.data.Dataset or PyDataset that ends"
+        )
+    data = _user_batches(setup, source, options, progress)
     batch = data.plan.global_batch
     if options.global_batch not in {0, batch}:
         raise PlanError(
@@ -248,48 +278,25 @@ def _user_batches(setup: _Setup, source: BatchSource, options: RunOptions, first
             f"{options.global_batch} is requested: change batch() in trainer/data.py, or leave "
             f"the option out"
         )
-    data = _with_static_rows(setup, data, source)
     if data.plan.steps is None and setup.settings.steps_per_epoch and not source.is_endless:
         setup.report.log(
             f"the length of the {source.kind} is unknown, and so is what --steps-per-epoch "
             f"{setup.settings.steps_per_epoch} leaves out or repeats: end it with "
             ".apply(tf.data.experimental.assert_cardinality(n)), or leave the option out"
         )
-    return data
-
-
-def _resume_note(source: BatchSource, data: Data, step: int) -> str | None:
-    """Return a warning where the examples of an interrupted epoch may be seen twice or never."""
-    if not step or source.resumes_exactly:
-        return None
-    if source.is_endless:
-        return (
-            f"the {source.kind} {NO_END}, and starts from its beginning when a run is resumed: "
-            "examples may be seen more often or less often than others"
-        )
-    if data.plan.steps and step % data.plan.steps == 0:
-        return None
-    return (
-        f"what was read is skipped: if the {source.kind} shuffles, examples of the interrupted "
-        "epoch may be seen twice or never; later epochs are whole"
-    )
+    return data, data.audit(setup.report) if is_audited() else None
 
 
 def _unshuffled(
     setup: _Setup, name: str, source: Source | None, options: RunOptions
-) -> Data | None:
+) -> AnyData | None:
     """Return the data of ``validation()`` or ``test()``, in their order."""
     if source is None:
         return None
     try:
         if isinstance(source, BatchSource):
-            if source.is_endless:
-                raise DataError(
-                    f"the {source.kind} of the {name} data {NO_END}: remove .repeat(), end it with "
-                    ".take(n), or return Arrays or a PyDataset of known length"
-                )
-            data = open_batches(source, options.shard_policy, setup.cluster, setup.report)
-            return _with_static_rows(setup, data, source)
+            source.check_end(name)
+            return _user_batches(setup, source, replace(options, steps_per_epoch=0))
         items = _open(setup, source)
         plan = _batch_plan(setup, items, options.global_batch, options.shards)
         data = Data(Pipeline(items, plan), plan, items.facts)
@@ -303,17 +310,9 @@ def _source(name: str, function: Callable[[], Any], options: RunOptions) -> Sour
     value = from_user(f"{name}()", function)
     if value is None or isinstance(value, Examples):
         return value
-    if isinstance(value, tf.data.Dataset):
-        return dataset_source(value)
-    if isinstance(value, keras.utils.PyDataset):
-        shuffles = options.shuffle > 0
-        return from_user(
-            f"{name}()", lambda: py_dataset_source(value, options.seed, shuffles=shuffles)
-        )
-    restart = value if callable(value) else function
-    generator = from_user(f"{name}()", restart) if callable(value) else value
-    if isinstance(generator, Iterator):
-        return from_user(f"{name}()", lambda: generator_source(generator, restart))
+    source = source_of(name, value, function, shuffles=options.shuffle > 0)
+    if source is not None:
+        return source
     raise DataError(
         f"{name}() in trainer/data.py returned {type(value).__name__}: return Records(...) or "
         "Arrays(...) of distlaunch_trainer, a tf.data.Dataset, a keras.utils.PyDataset or a "

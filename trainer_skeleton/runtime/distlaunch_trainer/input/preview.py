@@ -50,6 +50,6 @@ def first_batch(function: Callable[[], Any], rows: int = 8) -> tf.data.Dataset:
             training=function,
             validation=lambda: None,
         )
-        data, *_ = next(iter(loaded.training.pipeline.dataset(range(1))))
+        data, *_ = next(iter(loaded.training.of_one_replica()))
     taken = tf.range(tf.minimum(count_rows(data), rows))
     return tf.data.Dataset.from_tensors(take_rows(data, taken))

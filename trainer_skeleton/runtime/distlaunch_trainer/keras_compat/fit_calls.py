@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cache
@@ -28,6 +29,37 @@ def data_adapter(*arrays: Any, shuffle: bool = False, **options: Any) -> Any:
     return data_adapters.get_data_adapter(*arrays, shuffle=shuffle, **options)
 
 
+def array_rows(adapter: Any) -> int | None:
+    """Return the rows of arrays by Keras's adapter, None for other data."""
+    try:
+        has_partial_batch = adapter.has_partial_batch
+    except NotImplementedError:  # generators and PyDatasets
+        return None
+    if has_partial_batch is None or adapter.num_batches is None:
+        return None
+    missing = adapter.batch_size - (adapter.partial_batch_size or adapter.batch_size)
+    return int(adapter.num_batches * adapter.batch_size - missing)
+
+
+def first_batch(adapter: Any) -> Any:
+    """Return the first batch of a PyDataset or a generator by Keras's adapter, None of others."""
+    if hasattr(adapter, "py_dataset"):
+        return adapter.py_dataset[0]
+    return next(iter(getattr(adapter, "_first_batches", ())), None)
+
+
+def skip_epochs(adapter: Any, epochs: int, passes: int) -> None:
+    """Have a PyDataset, and the random numbers that shuffle it, be as after some epochs."""
+    data = getattr(adapter, "py_dataset", None)
+    for number in range(max(epochs, passes) if data else 0):
+        if number < epochs:
+            data.on_epoch_begin()
+        if number < passes and adapter.shuffle and data.num_batches is not None:
+            random.shuffle([*range(data.num_batches)])  # as the adapter does for a pass
+        if number < epochs:
+            data.on_epoch_end()
+
+
 def split_arrays(arguments: Mapping[str, Any]) -> tuple[tuple[Any, Any, Any], Any]:
     """Return x, y and sample weights of ``fit``, and its validation data or what is held out."""
     arrays = tuple(arguments[name] for name in ("x", "y", "sample_weight"))
@@ -44,11 +76,6 @@ def weights_of_classes(y: Any, sample_weight: Any, class_weight: Any) -> Any:
     if sample_weight is not None:
         raise ValueError("sample_weight and class_weight cannot be given at the same time")
     return data_adapter_utils.class_weight_to_sample_weights(y, class_weight)
-
-
-def tensor_spec(batches: list[Any]) -> Any:
-    """Return the type of batches of tensors, with None for their rows and for sizes that differ."""
-    return data_adapter_utils.get_tensor_spec(batches)
 
 
 class _FirstReplica:

@@ -90,19 +90,19 @@ class Evaluator:
     def _evaluate_steps(self, reader: Reader, first: int, end: int) -> int:
         """Evaluate some steps; return how many are done then, less than `end` at the data's end."""
         while first < end:
-            batches = reader.next_batch() if reader.may_end_early else reader.iterator
-            if batches is None:
-                break
             # Only the first step shows whether replicas exchange rows.
             is_single = not first or reader.may_end_early or self._functions.gathers_rows
             last = first + 1 if is_single else end
             last = end_of_similar_steps(reader.has_empty_replicas, first, last)
-            self._functions.evaluate(
-                batches,
+            rows = self._functions.evaluate(
+                reader.iterator,
                 tf.constant(last - first),
                 has_empty_replicas=reader.has_empty_replicas(first),
                 form=reader.form,
+                may_end=reader.may_end_early,
             )
+            if rows is not None and reader.is_end(rows.numpy(), first):
+                break
             first = last
         return first
 

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from distlaunch_trainer.errors import TrainerError
@@ -150,14 +151,12 @@ class StepRunner(Runner):
         self._reader, self._epoch_end = reader, end
         step, unread = self._state.progress.step, None
         block = range(step, step)
-        while step < end and not self._state.progress.stopped:
+        while step < end and not (self._state.progress.stopped or reader.has_ended):
             if step == block.stop:
                 block = range(step, self._next_boundary(step))
             launched = self._launch(step, block)
             if unread and self._finish(unread):
                 return True
-            if launched is None:  # the data have ended
-                break
             unread, step = launched, launched.end
             if step == end or self._reads_at_once(step):
                 if self._finish(unread):
@@ -192,11 +191,8 @@ class StepRunner(Runner):
         is_for_each = self.hooks.see_batches or self._options.single_steps or self._tools.audit
         return bool(is_for_each) or self._is_checkpoint_due(step)
 
-    def _launch(self, first: int, block: range) -> _LaunchedSteps | None:
-        """Train from step ``first``, in one execution, and do not wait for the results.
-
-        None is returned where there are no more data.
-        """
+    def _launch(self, first: int, block: range) -> _LaunchedSteps:
+        """Train from step ``first``, in one execution, and do not wait for the results."""
         reader, start = self._reader, self._state.progress.epoch_step
         # `fit` trains one step at least.
         has_ended = self.hooks.see_batches and self._model.stop_training and first > start
@@ -206,29 +202,29 @@ class StepRunner(Runner):
         # Only the first step shows whether replicas exchange rows of sparse gradients.
         is_first = not self._steps_per_execution.is_measured
         is_single = is_first or self._options.single_steps or self._functions.gathers_rows
-        batches = reader.next_batch() if reader.may_end_early else reader.iterator
-        if batches is None:
-            self._state.end("on_train_batch_begin")
-            return None
         last = first + 1 if is_single or reader.may_end_early else block.stop
         self._launched = end = end_of_similar_steps(reader.has_empty_replicas, first, last)
         started = time.perf_counter()
         vote = vote_to_stop(self._stop, self._report, self._cluster)
         values = [float(has_ended), float(vote), self._proposed_steps_per_execution()]
         results = self._functions.train(
-            batches,
+            reader.iterator,
             tf.constant(end - first),
             tf.constant(values),
             has_empty_replicas=reader.has_empty_replicas(first),
             form=reader.form,
+            may_end=reader.may_end_early,
         )
         return _LaunchedSteps(first, end, block, started, results)
 
     def _finish(self, launched: _LaunchedSteps) -> bool:
         """Read the results of launched steps; return whether a task must stop."""
         results, first, end = launched.results, launched.first, launched.end
-        has_ended, must_stop, proposed = results.signals.numpy()
+        has_ended, must_stop, proposed, *rows = results.signals.numpy()
         if not int(results.steps):
+            if not (has_ended > 0 or must_stop > 0):
+                self._reader.is_end(np.array(rows), first)
+                self._state.end("on_train_batch_begin")
             self._model.stop_training = bool(has_ended)
             self._state.update(stopped=bool(has_ended))
             return bool(must_stop > 0)

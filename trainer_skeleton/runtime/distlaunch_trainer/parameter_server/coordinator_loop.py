@@ -56,7 +56,7 @@ class CoordinatorLoop(Loop):
     def _open_reader(self) -> Reader:
         """Return a reader without batches: the workers read them."""
         steps = self._data.options.steps_per_epoch
-        return EndlessReader(None, self._data.training.plan, steps, "divided")
+        return EndlessReader(None, self._data.training.plan, steps)
 
     @contextmanager
     def _lost_servers(self) -> Iterator[None]:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from distlaunch_trainer.errors import DataError
 from distlaunch_trainer.input.batches import Data
-from distlaunch_trainer.input.order.pipeline import Pipeline
+from distlaunch_trainer.input.data_setup import AnyData
 from distlaunch_trainer.input.user_data.same_rows import facts_of
 
 Dataset = tf.data.Dataset
@@ -20,21 +20,21 @@ Dataset = tf.data.Dataset
 _PASSES = 1 << 30  # a worker starts at one of them
 
 
-def worker_batches(data: Data, *, shuffles: bool) -> Dataset | Callable[[], Dataset]:
+def worker_batches(data: AnyData, *, shuffles: bool) -> Dataset | Callable[[], Dataset]:
     """Return the batches of a worker, without an end: a data set, or the function that makes it.
 
     The data are sharded for one replica; with `shuffles` each pass over them has its own order.
     """
-    pipeline, steps = data.pipeline, data.plan.steps
-    batches = pipeline.dataset(range(1))
+    steps, batches = data.plan.steps, data.of_one_replica()
     if facts_of(batches).is_python:
         raise DataError(
             "the data set of trainer/data.py calls Python code, which a worker of parameter "
             "servers cannot run (py_function, numpy_function or from_generator): return Records, "
             "Arrays or a tf.data.Dataset without Python functions"
         )
-    if isinstance(pipeline, Pipeline) and shuffles:
-        make = lambda: _prepared(pipeline.passes_from(_random_below(_PASSES)))  # noqa: E731
+    if isinstance(data, Data) and shuffles:
+        passes_from = data.pipeline.passes_from
+        make = lambda: _prepared(passes_from(_random_below(_PASSES)))  # noqa: E731
         return tf.autograph.experimental.do_not_convert(make)
     if not steps:
         return _prepared(batches)

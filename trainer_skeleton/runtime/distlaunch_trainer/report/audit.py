@@ -8,6 +8,7 @@ the model is missed.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,11 +34,14 @@ class Audit:
         examples: int,
         index_bytes: int = 0,  # that this task has read to index the data
         data_bytes: int = 0,  # of all data, 0 if that is not known
+        # From what identifies examples to their numbers; called on all tasks together.
+        numbers_of: Callable[[np.ndarray], np.ndarray] = np.copy,
     ) -> None:
         self.examples = examples
         self._events = report
         self._index_bytes = index_bytes
         self._data_bytes = data_bytes
+        self._numbers_of = numbers_of
         self._seen: list[np.ndarray] = []
         self._records = 0
         self._bytes = 0
@@ -52,7 +56,7 @@ class Audit:
 
     def flush(self, first: int, stop: int) -> None:
         """Report what was seen in the steps ``first ... stop-1``, and what was read so far."""
-        numbers = np.concatenate([*self._seen, np.empty(0, np.int64)])
+        numbers = self._numbers_of(np.concatenate([*self._seen, np.empty(0, np.int64)]))
         self._seen = []
         self._records += len(numbers)
         runs = runs_of(numbers)

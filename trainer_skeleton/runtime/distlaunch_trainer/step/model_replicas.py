@@ -76,7 +76,7 @@ class ModelReplicas:
         data, local_rows, global_rows, *numbers = batch
         rows = StepRows(
             local_rows,
-            global_rows,
+            tf.maximum(global_rows, 1),  # of a step without any row, no NaN
             self.count,
             may_be_empty,
             is_divided=self.has_divided_rows,
@@ -145,8 +145,8 @@ class ModelReplicas:
             own = count_rows(batch)
             # TensorFlow gives empty batches to the replicas whose data have ended before others'.
             batch = map_tensors(partial(_with_row, rows=own), batch), own
-        data, own = batch
-        return data, own, self.all_reduce(own)
+        data, own, *numbers = batch
+        return data, own, self.all_reduce(own), *numbers
 
     def all_reduce(self, value: tf.Tensor) -> tf.Tensor:
         """Return the sum of a value over the replicas; to be called on each."""

@@ -38,7 +38,9 @@ class Execution(NamedTuple):
     not_finite: tf.Tensor
     steps: tf.Tensor  # 0 if a task signaled to stop
     rows: tf.Tensor  # of all steps, over all replicas
-    signals: tf.Tensor  # summed over the replicas (shape [3])
+    # Summed over the replicas (shape [3]), and the global rows of the first step by each replica,
+    # if the data may end before.
+    signals: tf.Tensor
     other_logs: tf.Tensor  # of the last step, that are no metrics (shape [n])
 
 
@@ -95,17 +97,21 @@ class StepFunctions:
         *,
         has_empty_replicas: bool = False,
         form: BatchForm = "divided",
+        may_end: bool = False,
     ) -> Execution:
         """Train some steps (scalar, int32) on all replicas, or none if a task signals to stop.
 
         `batches` is their iterator, or one batch. The control signals of this task (shape [3]) are
         whether to end the training and a vote to stop the run, both for all tasks if the sum is
         above 0, and a number for the others. Steps in which some replica has no row are compiled
-        apart: they copy all statistics and metrics, to restore them where there are no rows.
+        apart: they copy all statistics and metrics, to restore them where there are no rows. If the
+        data `may_end`, it is one step, or none where they have ended or differ between tasks.
         """
         if self._training_step.accumulation is not None:
             self._training_step.accumulation.share()
-        return self._train_function(batches, steps, signals, has_empty_replicas, form)
+        return self._train_function(
+            batches, steps, signals, has_empty_replicas, form, may_end=may_end
+        )
 
     def keep_logs(self, execution: Execution) -> None:
         """Take the logs that are no metrics from an execution that trained some steps."""
@@ -118,10 +124,17 @@ class StepFunctions:
         *,
         has_empty_replicas: bool,
         form: BatchForm = "divided",
-    ) -> None:
-        """Evaluate some steps on all replicas as `train` does; the metrics hold the results."""
-        others = self._test_function(batches, steps, has_empty_replicas, form)
+        may_end: bool = False,
+    ) -> tf.Tensor | None:
+        """Evaluate some steps on all replicas as `train` does; the metrics hold the results.
+
+        If the data `may_end`, return the global rows that each replica has of the step.
+        """
+        others, rows = self._test_function(
+            batches, steps, has_empty_replicas, form, may_end=may_end
+        )
         self._last_logs = self._evaluation_logs, others
+        return rows
 
     def logs(self) -> dict[str, Any]:
         """Return the logs of the steps so far: numbers, or arrays if a metric has several."""
@@ -149,14 +162,17 @@ class StepFunctions:
         signals: tf.Tensor,
         has_empty_replicas: bool,
         form: BatchForm,
+        *,
+        may_end: bool = False,
     ) -> Execution:
         if not (tf.executing_eagerly() or (self.graph and has_empty_replicas)):
             self.graph = tf.compat.v1.get_default_graph()
+        get_batch, rows = self._getter(batches, form, may_end)
         # In the graph, so that no task waits in Python; and first, so that all stop at one step.
-        signals = self._replicas.run(self._replicas.all_reduce, signals)
+        signals = self._replicas.run(self._all_reduce, signals, rows)
         steps = tf.where(tf.reduce_any(signals[:2] > 0), 0, steps)
-
-        get_batch = self._getter(batches, form)
+        if may_end:
+            steps = tf.where(_is_like_on_all(signals[3:]), steps, 0)
         first = self.timer.start(steps) if self.timer else tf.constant(0)
 
         def train(
@@ -197,27 +213,57 @@ class StepFunctions:
             return batch, *train(batch)
         return self.timer.time_step(number, get_batch, train, self._replicas.strategy.run)
 
-    def _getter(self, batches: Any, form: BatchForm) -> Callable[[], Any]:
-        """Return a function that returns the next batch, divided among the replicas."""
-        self._replicas.has_divided_rows = form in {"divided", "same"}
-        known = (getattr(batches, name, None) for name in ("get_next", "get_value"))
-        get_next = next(filter(None, known), lambda: batches)
+    def _getter(
+        self, batches: Any, form: BatchForm, may_end: bool
+    ) -> tuple[Callable[[], Any], Any]:
+        """Return a function that returns the next batch, divided among the replicas.
+
+        If the data `may_end`, the batch is read here, and its global rows are returned too: -1 at
+        the end.
+        """
+        replicas = self._replicas
+        replicas.has_divided_rows = form in {"divided", "same"}
+        if may_end and form == "whole":
+            optional = batches.get_next_as_optional()  # on all replicas, if on some
+            get_next, rows = optional.get_value, tf.cast(optional.has_value(), tf.int64) - 1
+        elif may_end:
+            batch = batches.get_next()
+            get_next, rows = (lambda: batch), replicas.first(batch[2])
+        else:
+            get_next, rows = getattr(batches, "get_next", lambda: batches), None
         if form == "divided":
-            return get_next
-        divide = partial(self._replicas.count_rows, form=form)
-        return lambda: self._replicas.strategy.run(divide, (get_next(),))
+            return get_next, rows
+        divide = partial(replicas.count_rows, form=form)
+        return lambda: replicas.strategy.run(divide, (get_next(),)), rows
+
+    def _all_reduce(self, signals: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
+        """Return the sums of signals, and the rows that each replica gives; called on each."""
+        if rows is not None:
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            own = tf.one_hot(replica, self._replicas.count) * tf.cast(rows, tf.float32)
+            signals = tf.concat([signals, own], 0)
+        return self._replicas.all_reduce(signals)
 
     def _evaluate(
-        self, batches: Any, steps: tf.Tensor, has_empty_replicas: bool, form: BatchForm
-    ) -> tf.Tensor:
-        get_batch = self._getter(batches, form)
+        self,
+        batches: Any,
+        steps: tf.Tensor,
+        has_empty_replicas: bool,
+        form: BatchForm,
+        *,
+        may_end: bool,
+    ) -> tuple[tf.Tensor, tf.Tensor | None]:
+        get_batch, rows = self._getter(batches, form, may_end)
+        if may_end:
+            rows = self._replicas.run(self._all_reduce, tf.zeros([0]), rows)
+            steps = tf.where(_is_like_on_all(rows), steps, 0)
 
         def evaluate(number: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, ...]:
             batch = get_batch()
             others = self._replicas.run(self._evaluate_replica, batch, has_empty_replicas)
             return number + 1, others
 
-        return _repeat(evaluate, steps)[0]
+        return _repeat(evaluate, steps)[0], rows
 
     @tf.autograph.experimental.do_not_convert
     def _evaluate_replica(self, batch: Any, has_empty_replicas: bool) -> tf.Tensor:
@@ -242,6 +288,12 @@ class StepFunctions:
         replicas.rescale(before, rows)
         replicas.metrics.count_local_loss(share.loss_to_report, rows)
         return replicas.metrics.count(logs, rows, x, y, predicted, weights)
+
+
+def _is_like_on_all(rows: tf.Tensor) -> tf.Tensor:
+    """Return whether a step has a batch, with as many rows by each replica."""
+    least = tf.reduce_min(rows)
+    return (least >= 0) & tf.equal(least, tf.reduce_max(rows))
 
 
 def _repeat(

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.input.batch_rows import count_rows, take_rows, unpacked
-from distlaunch_trainer.input.batches import Batches
+from distlaunch_trainer.input.batches import on_devices, with_static_rows
 from distlaunch_trainer.input.examples.example_source import ExampleSource
 
 from .epoch_order import EpochOrder
@@ -35,8 +36,15 @@ def _no_rows(item: tf.TensorSpec) -> tf.Tensor:
     return tf.zeros([0, *item.shape], item.dtype)
 
 
-class Pipeline(Batches):
-    """The batches of records or arrays that a plan shards."""
+class Pipeline:
+    """The batches of records or arrays that a plan shards, from any step on, without an end.
+
+    Each element is ``(data, rows, global_rows)``: the data with a batch dimension; the replica's
+    rows in this step; all replicas' rows in this step. Where a replica has no row in a step, its
+    batch holds one row and ``rows`` is 0. For an audit the numbers of the examples come last.
+    """
+
+    static_rows: int | None = None  # of each replica and step, if they must be known in advance
 
     def __init__(
         self,
@@ -60,6 +68,27 @@ class Pipeline(Batches):
         fitting = _BUFFER_BYTES // (plan.shards * size)
         wanted = max(-(-self._shuffle_buffer // plan.shards), _BLOCK_BYTES // size)
         return max(1, min(longest, fitting, wanted))
+
+    def batches(self, cluster: Cluster, first_step: int = 0, last_step: int | None = None) -> Any:
+        """Return an iterator over the batches of ``cluster``'s own replicas."""
+        return iter(on_devices(self.dataset(cluster.replica_ids, first_step, last_step), cluster))
+
+    @tf.autograph.experimental.do_not_convert  # nothing to convert, and looking takes 0.6 s
+    def dataset(
+        self, replicas: range, first_step: int = 0, last_step: int | None = None
+    ) -> Dataset:
+        """Return the batches of ``replicas`` in turn, from global step ``first_step`` on.
+
+        Nothing is read ahead beyond ``last_step``.
+        """
+        stream = self._stream(replicas, first_step)
+        if last_step is not None:
+            stream = stream.take((last_step - first_step) * len(replicas))
+        # No more is ever requested, and TensorFlow need not check whether there is more.
+        endless = with_static_rows(stream, self.static_rows).apply(
+            tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+        )
+        return endless.prefetch(self.batches_ahead)
 
     @tf.autograph.experimental.do_not_convert
     def data_spec(self) -> Any:

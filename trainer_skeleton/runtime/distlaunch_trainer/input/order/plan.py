@@ -119,8 +119,6 @@ class SharedBatchPlan:
     replicas: int = 1
     steps: int | None = None  # batches of a pass; None if unknown or endless
     examples: int | None = None  # rows of a pass; None if unknown or endless
-    least_rows: int | None = None  # of the smallest batch; None if unknown
-    only_last_differs: bool = False  # whether all others of a pass have `global_batch` rows
 
     def __post_init__(self) -> None:
         if self.steps == 0:
@@ -132,39 +130,13 @@ class SharedBatchPlan:
                 f"batch({self.replicas}) or more"
             )
 
-    def has_empty_replicas(self, step: int) -> bool:
-        """Return whether the batch of a step, counted over all passes, may leave replicas idle."""
-        if self.replicas == 1 or (self.least_rows or 0) >= self.replicas:
-            return False
-        is_known = self.only_last_differs and self.steps is not None
-        return not is_known or step % self.steps == self.steps - 1
-
-
-@dataclass(frozen=True)
-class TaskBatchPlan:
-    """A user's data sets, of which each task has its own: a step is one batch of every task."""
-
-    global_batch: int  # rows of a step
-    replicas: int
-    steps: int | None  # of a pass, as many as the longest data set has; None if they are endless
-    # The first steps of a pass, in which every replica has rows; with `steps` None, 1 if it always
-    # has.
-    full_steps: int
-    examples = None
-
-    def has_empty_replicas(self, step: int) -> bool:
-        """Return whether a replica may have no row in a step, counted over all passes."""
-        if self.steps is None:
-            return not self.full_steps
-        return step % self.steps >= self.full_steps
-
 
 def _congruent_below(position: int, residue: int, modulus: int) -> int:
     """Return how many of 0 ... position-1 leave ``residue`` when divided by ``modulus``."""
     return (position - residue + modulus - 1) // modulus
 
 
-AnyPlan = BatchPlan | SharedBatchPlan | TaskBatchPlan
+AnyPlan = BatchPlan | SharedBatchPlan
 
 
 def end_of_similar_steps(has_empty_replicas: Callable[[int], bool], first: int, end: int) -> int:

@@ -45,7 +45,7 @@ _SUSPECTS = {
     r"\.shard\(": "rows of this task only",
 }
 _SORTED = re.compile(r"\bsorted\(|\.sort\(")
-_REMEDY = (
+REMEDY = (
     "all tasks must read the same rows in the same order, and each trains on its part of a batch: "
     "seed what draws numbers (default_rng(0)), sort sets and lists of files, and do not shard by "
     "task"
@@ -64,8 +64,11 @@ class DataFacts:
     is_random: bool  # whether random operations do
 
 
-def facts_of(dataset: tf.data.Dataset) -> DataFacts:
-    """Return what is known of a data set before it is read."""
+def facts_of(dataset: tf.data.Dataset, *, is_of_keras: bool = False) -> DataFacts:
+    """Return what is known of a data set before it is read.
+
+    The functions of Keras that read arrays draw the same on all tasks.
+    """
     chain = list(chain_of(dataset))
     functions = [function for each in chain for function in each._functions()]  # noqa: SLF001
     operations = {node.op for each in functions for node in operations_in(each.function.graph)}
@@ -79,8 +82,8 @@ def facts_of(dataset: tf.data.Dataset) -> DataFacts:
     return DataFacts(
         int(dataset.cardinality()),
         digest.hexdigest()[:15],
-        any(map(_PYTHON.search, operations)),
-        any(map(is_random, operations)),
+        not is_of_keras and any(map(_PYTHON.search, operations)),
+        not is_of_keras and any(map(is_random, operations)),
     )
 
 
@@ -159,7 +162,7 @@ class RowComparison:
             or _are_moved(own["x"], other["x"])
         )
         if is_error:
-            self.problem = f"{problem}: {_REMEDY}{suspects()}"
+            self.problem = f"{problem}: {REMEDY}{suspects()}"
             raise DataError(self.problem)
         if y_differ or not has_targets:
             self._warn(
@@ -187,7 +190,7 @@ def check_equal(
             problem = f"the rows or file names of {what} differ on {peers[0]} and {name}"
         else:
             continue
-        raise DataError(f"{problem}: {_REMEDY}{suspects()}")
+        raise DataError(f"{problem}: {REMEDY}{suspects()}")
 
 
 def check_same_batch(batch: Any, rendezvous: Rendezvous, what: str) -> None:
@@ -200,7 +203,7 @@ def check_same_batch(batch: Any, rendezvous: Rendezvous, what: str) -> None:
     all_tasks = rendezvous.exchange("batch", [shapes, numbers], f"to compare {what}")
     for name, (other_shapes, others) in zip(rendezvous.peers, all_tasks, strict=True):
         if other_shapes != shapes or not all(map(_are_close, numbers, others)):
-            raise DataError(f"{what} differs on {name}: {_REMEDY}{suspects()}")
+            raise DataError(f"{what} differs on {name}: {REMEDY}{suspects()}")
 
 
 def _numbers_in(tensor: tf.Tensor) -> list[float]:

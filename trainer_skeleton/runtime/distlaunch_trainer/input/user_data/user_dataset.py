@@ -1,40 +1,18 @@
-"""A user's ``tf.data.Dataset`` as a source of batches.
-
-The data set ends with ``batch(n)``, where n is the global batch, and its batches may have any rank,
-size and shape.
-"""
+"""What is known of a user's ``tf.data.Dataset`` by its type, and the order of its rows."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 from tensorflow.python.ops import gen_dataset_ops, gen_experimental_dataset_ops
 
+from .same_rows import DataFacts, chain_of
+
 Dataset = tf.data.Dataset
-
-NO_END = "has no end, or none that is known"  # for messages
-
-
-@dataclass(frozen=True)
-class BatchSource:
-    """Batches that the user has made, of any rank, size and shape."""
-
-    one_pass: Dataset  # the batches of one pass over the data, or of all if these have no end
-    # From the number of a pass, and of a batch in it, to all batches from there on, without end.
-    passes: Callable[[int, int], Dataset]
-    kind: str = "data set"  # for messages; or ``PyDataset`` or ``generator``
-    batch: int = 0  # rows of the first batch; 0 if unknown
-    resumes_exactly: bool = False  # whether a resumed run gets the examples it would have got
-
-    @property
-    def is_endless(self) -> bool:
-        """Whether ``one_pass`` has no end, or none that is known, as of a generator."""
-        return bool(self.one_pass.cardinality() == tf.data.INFINITE_CARDINALITY)
 
 
 def keep_order() -> None:
@@ -59,6 +37,22 @@ def _ordered(operation: Callable[..., Any]) -> Callable[..., Any]:
         return operation(*inputs, **attributes)
 
     return create
+
+
+def cache_by_task(name: str) -> None:
+    """Have ``cache(file)`` of data sets made from now on write files of this task alone.
+
+    TensorFlow refuses a second process that writes one, and tasks may share a machine or a disk.
+    """
+    cache = Dataset.cache
+
+    @functools.wraps(cache)
+    def cache_of_task(self: Dataset, filename: Any = "", **options: Any) -> Dataset:
+        if not isinstance(filename, str) or filename:  # or it is kept in memory
+            filename = tf.strings.join([filename, name.replace(":", "-")], ".")
+        return cache(self, filename, **options)
+
+    Dataset.cache = cache_of_task
 
 
 def with_one_order(batches: Dataset) -> Dataset:
@@ -97,15 +91,18 @@ def batch_end(batches: Dataset) -> BatchEnd | None:
     return BatchEnd(int(rows.cardinality()), int(batches._batch_size), bool(drops))  # noqa: SLF001
 
 
-def dataset_source(batches: Dataset) -> BatchSource:
-    """Return a user's data set as a source of batches."""
-    ordered = with_one_order(batches)
+# What comes to as many elements in any order of them, before and after they are in batches.
+_KEEPS_LENGTH = {*_KEEPS_BATCHES, *_BATCHES, "_MapDataset", "_ParallelMapDataset", "_RepeatDataset"}
+_KEEPS_ROWS = _KEEPS_LENGTH | {"_FilterDataset", "_ShuffleDataset"}
 
-    def passes(_: int, batch: int) -> Dataset:
-        return ordered.skip(batch).concatenate(ordered.repeat()) if batch else ordered.repeat()
 
-    def endless(_: int, batch: int) -> Dataset:
-        return ordered.skip(batch)
-
-    is_endless = batches.cardinality() == tf.data.INFINITE_CARDINALITY
-    return BatchSource(ordered, endless if is_endless else passes)
+def has_constant_length(batches: Dataset, facts: DataFacts) -> bool:
+    """Return whether each pass over a data set certainly has as many batches and rows."""
+    if facts.is_python or facts.is_random:
+        return False
+    names = [type(each).__name__ for each in chain_of(batches)][::-1]
+    if "_ShuffleDataset" not in names:
+        return True
+    after = names[names.index("_ShuffleDataset") :]
+    first = next((at for at, name in enumerate(after) if name in _BATCHES), len(after))
+    return _KEEPS_ROWS.issuperset(after[:first]) and _KEEPS_LENGTH.issuperset(after[first:])
