@@ -92,7 +92,7 @@ def test_only_a_last_batch_may_leave_replicas_without_rows(data, batches, least)
 
 def test_a_generator_is_read_ahead_as_in_one_process(cluster):
     """By the graph: a step in the thread that reads, before Keras's own prefetch."""
-    parts = opened(cluster, (batch for batch in [(np.array([1, 2]),)] * 3)).parts._parts
+    parts = opened(cluster, (batch for batch in [(np.array([1, 2]),)] * 3)).parts.batches
     variant = tf.data.experimental.to_variant(parts)
     text = tf.raw_ops.DatasetToGraphV2(input_dataset=variant, external_state_policy=1).numpy()
     nodes = {node.op: node for node in tf.compat.v1.GraphDef.FromString(text).node}

@@ -29,10 +29,10 @@ class Recorded(step_functions.Execution):
         return self[0]
 
 
-def record_train(self, *arguments, has_empty_replicas, form):
+def record_train(self, *arguments, has_empty_replicas, **options):
     calls.append("launch the last" if has_empty_replicas else "launch")
     iterators.append(weakref.ref(arguments[0]))
-    results = train(self, *arguments, has_empty_replicas=has_empty_replicas, form=form)
+    results = train(self, *arguments, has_empty_replicas=has_empty_replicas, **options)
     traces.append(self._train_function.experimental_get_tracing_count())
     return Recorded(*results)
 

@@ -264,7 +264,7 @@ def read_to_the_end() -> dict[str, Any]:
         )
         if not reader.is_end(results.signals.numpy()[3:], len(rows)):
             rows.append(int(results.rows))
-    variant = tf.data.experimental.to_variant(opened.parts._parts)
+    variant = tf.data.experimental.to_variant(opened.parts.batches)
     text = tf.raw_ops.DatasetToGraphV2(input_dataset=variant).numpy()
     operations = {node.op for node in tf.compat.v1.GraphDef.FromString(text).node}
     return {

@@ -6,7 +6,11 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.ops import gen_dataset_ops, gen_experimental_dataset_ops
 
-from distlaunch_trainer.input.user_data.user_dataset import keep_order, with_one_order
+from distlaunch_trainer.input.user_data.user_dataset import (
+    cache_by_task,
+    keep_order,
+    with_one_order,
+)
 
 Dataset = tf.data.Dataset
 UNORDERED = {"num_parallel_calls": 2, "deterministic": False}
@@ -53,3 +57,13 @@ def test_the_option_of_a_data_set_is_overridden():
     options = tf.data.Options()
     options.deterministic = False
     assert with_one_order(Dataset.range(3).with_options(options)).options().deterministic
+
+
+def test_a_task_caches_into_a_file_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(Dataset, "cache", Dataset.cache)  # restored at the end
+    cache_by_task("worker:1")
+    for file in (str(tmp_path / "rows"), tf.constant(str(tmp_path / "others"))):
+        assert [int(n) for n in Dataset.range(3).cache(file)] == [0, 1, 2]
+    names = {path.name.partition(".")[2].split(".")[0] for path in tmp_path.iterdir()}
+    assert names == {"worker-1"}
+    assert [int(n) for n in Dataset.range(3).cache()] == [0, 1, 2]

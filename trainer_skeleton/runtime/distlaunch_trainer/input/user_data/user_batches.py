@@ -26,11 +26,10 @@ from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.task.explain import user_code
 from distlaunch_trainer.training_state import Progress, RunOptions
 
-from .batch_sharding import divided
+from .batch_sharding import TaskParts, divided
 from .pass_reader import PassReader
 from .row_identity import ChecksumIndex
 from .same_rows import DataFacts, RowComparison, check_equal, facts_of, gather_facts
-from .task_parts import TaskParts
 from .user_dataset import batch_end, has_constant_length
 
 Dataset = tf.data.Dataset
@@ -229,8 +228,8 @@ def _open_shared(data: UserBatches, opening: Opening, facts: DataFacts) -> UserB
         data.comparison = RowComparison(rendezvous, warn, facts, data.what)
     data.can_be_shared = not facts.is_python and not opening.steps
     data.parts = TaskParts(
-        data.dataset,
-        data.cluster,
+        dataset=data.dataset,
+        cluster=data.cluster,
         comparison=data.comparison,
         division_rows=division_rows,
         renews=not data.repeats and (opening.steps is not None or data.is_endless),
@@ -271,8 +270,8 @@ def _open_own(data: UserBatches, opening: Opening, of_tasks: list[DataFacts]) ->
         is_last_full = data.global_batch is not None
         data.full_steps = shortest - (not is_last_full) if longest > 0 else 1
     data.parts = TaskParts(
-        data.dataset,
-        cluster,
+        dataset=data.dataset,
+        cluster=cluster,
         idle=max(0, longest - counts[cluster.role.rank]),
         repeats=data.repeats,
         identity=data.identity,

@@ -20,7 +20,6 @@ from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.input.batch_rows import count_rows, map_tensors
 from distlaunch_trainer.keras_compat.keras_random import SEEDED_OPERATIONS, is_same, replica_seed
 
-from .dataset_graph import DatasetGraph
 from .user_dataset import batch_end, with_one_order
 
 Dataset = tf.data.Dataset
@@ -78,7 +77,7 @@ def divide_work(
     if size % tasks or not (is_endless or rows >= tasks):
         return None
     try:
-        graph = _Graph(batches)
+        graph = DatasetGraph(batches)
     except (tf.errors.OpError, ValueError):  # of what TensorFlow has no graph
         return None
     chain = graph.divide(task, tasks, size // tasks)
@@ -94,8 +93,56 @@ def divide_work(
     return Divided(_counted(own, rows, size, task, drops=drops), line)
 
 
-class _Graph(DatasetGraph):
-    """The graph of a data set, in which nodes are put between others."""
+class DatasetGraph:
+    """The graph of a data set; OpError or ValueError is raised if TensorFlow has none of it."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        text = tf.raw_ops.DatasetToGraphV2(
+            input_dataset=tf.data.experimental.to_variant(dataset),
+            external_state_policy=tf.data.experimental.ExternalStatePolicy.IGNORE.value,
+        )
+        self._made_of = dataset
+        self.graph = tf.compat.v1.GraphDef.FromString(text.numpy())
+        self._nodes = {node.name: node for node in self.graph.node}
+
+    def dataset(self, spec: Any) -> Dataset:
+        """Return the data set of the graph."""
+        variant = tf.raw_ops.DatasetFromGraph(graph_def=self.graph.SerializeToString())
+        dataset = tf.data.experimental.from_variant(variant, spec)
+        dataset._made_of = self._made_of  # noqa: SLF001 - whose generators of seeds end with it
+        return dataset
+
+    def input(self, node: Any, position: int = 0) -> Any:
+        """Return the node that is an input of another one."""
+        return self._nodes[node.input[position].partition(":")[0]]
+
+    def constant(self, name: str, value: Any, dtype: tf.DType) -> str:
+        """Add a constant, and return its name."""
+        node = self.graph.node.add(name=name, op="Const")
+        node.attr["dtype"].type = dtype.as_datatype_enum
+        node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, dtype))
+        return name
+
+    def renew_shuffles(self, number: int) -> bool:
+        """Have each ``shuffle()`` before a ``repeat()`` draw its orders from a number.
+
+        0 gives the orders of its first iteration. Of a data set that repeats its elements, an
+        iteration that ends earlier leaves the seeds of the next one to how far TensorFlow has read
+        ahead, which differs between tasks. Return whether there is such a shuffle.
+        """
+        if not any(node.op == "RepeatDataset" for node in self.graph.node):
+            return False
+        shuffles = [node for node in self.graph.node if node.op == "ShuffleDatasetV3"]
+        renewed = [node for node in shuffles if node.attr["reshuffle_each_iteration"].b]
+        for node in renewed:
+            # The older operation has the same orders, and no generator of seeds that is shared.
+            seed = int(tf.make_ndarray(self.input(node, 3).attr["value"].tensor))
+            del node.input[3:]
+            node.input.append(
+                self.constant(f"distlaunch/{node.name}", seed + (number << 32), tf.int64)
+            )
+            node.op = "ShuffleDataset"
+        return bool(renewed)
 
     def divide(self, task: int, tasks: int, size: int) -> str | None:
         """Take a task's elements before the operations that end with ``batch``, in batches of size.
