@@ -342,7 +342,7 @@ class Run(AbstractContextManager):
         summary |= self._results
         self._results |= {"model": folders.model, "summary": write_summary(folders.job, summary)}
         self._report.log(f"model: {folders.model}")
-        if hint := input_hint(summary["timing"]):
+        if hint := input_hint(summary["timing"], data.training.source.get("options")):
             self._report.log(hint)
 
     def __exit__(self, kind: object, *_: object) -> None:

@@ -80,7 +80,7 @@ class ModelReplicas:
             self.count,
             may_be_empty,
             is_divided=self.has_divided_rows,
-            size=_constant_rows(data),
+            size=_constant_rows(data) if self.is_compiled else None,
         )
         seed_replica()
         if self._record_examples is not None and numbers:

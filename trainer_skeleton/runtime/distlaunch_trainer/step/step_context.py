@@ -26,7 +26,7 @@ class StepRows:
     replicas: int
     may_be_empty: bool  # whether there may be no row but a placeholder, which does not count
     is_divided: bool = False  # whether its batch is a part of a global batch, not one of its own
-    size: int | None = None  # rows of its data with a placeholder, if they are constant
+    size: int | None = None  # rows of its data, if they are constant as XLA needs them
 
     def local_fraction(self, dtype: Any) -> tf.Tensor:
         """Return the fraction of the rows that this replica has, 0 … 1."""
