@@ -147,14 +147,14 @@ class TrainingStep:
         with self.replicas.step(batch, may_be_empty=has_empty_replicas) as (data, rows):
             before = self.replicas.snapshot(rows)
             share = self.replicas.custom.call_function(data, rows)
-            self.replicas.rescale(before, rows)
+            self.replicas.metrics.undo_without_rows(before, rows)
             self.replicas.metrics.count_local_loss(share, rows)
             return tf.cast(share, tf.float32)
 
     def _train_replica_by_model(self, data: Any, rows: StepRows) -> tuple[tf.Tensor, tf.Tensor]:
         before = self.replicas.snapshot(rows)
         logs = self.replicas.custom.train(data, rows)
-        self.replicas.rescale(before, rows)
+        self.replicas.metrics.undo_without_rows(before, rows)
         results = self.replicas.metrics.local_results()
         others = self.logs.vector(flatten(logs), results, self.replicas.custom.metric_names)
         loss = logs.get("loss", next(iter(logs.values()), 0.0))
@@ -202,7 +202,7 @@ class TrainingStep:
                 *(x, y, predicted, weights, rows), training=True, may_divide_later=may_divide_later
             )
             scaled = optimizer.scale_loss(share.loss_to_differentiate)
-        replicas.rescale(before, rows)
+        replicas.metrics.undo_without_rows(before, rows)
         others = replicas.metrics.count(self.logs, rows, x, y, predicted, weights)
         gradients = tape.gradient(scaled, self._model.trainable_variables)
         return _LocalResults(gradients, share.loss_to_report, share.divisor, others)
