@@ -127,15 +127,23 @@ def test_metrics_of_outputs_are_those_of_several_losses():
     assert keras_compat.output_loss_metrics(nested()) == []
 
 
+def test_the_function_of_a_metric():
+    wrapped = keras.metrics.MeanMetricWrapper(max)
+    assert keras_compat.metric_function(wrapped) is max
+    assert keras_compat.metric_function(keras.metrics.Mean()) is keras.metrics.Mean.update_state
+
+
 def test_one_loss_without_regularizers():
     x = layers.Input((3,))
     model = keras.Model(x, layers.Dense(1, kernel_regularizer="l2", name="a")(layers.Masking()(x)))
     model.compile("sgd", keras.losses.MeanSquaredError(), loss_weights=2.0)
     assert keras_compat.only_loss(model) is None  # not built
+    assert not keras_compat.has_built_losses(model)
     inputs, y = tf.constant([[1.0, 2.0, 3.0], [0.0, 0.0, 0.0]]), tf.zeros((2, 1))
     predicted = model(inputs)
     total = model.compute_loss(inputs, y, predicted)
     loss = keras_compat.compiled_loss(model, y, predicted, None)
+    assert keras_compat.has_built_losses(model)
     assert float(loss + model.losses[0]) == pytest.approx(float(total))
     assert float(loss) == pytest.approx(2 * float(predicted[0, 0]) ** 2)
     assert keras_compat.only_loss(model).reduction == "sum_over_batch_size"

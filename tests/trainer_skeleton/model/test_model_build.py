@@ -16,14 +16,13 @@ SPEC = tuple(tf.TensorSpec((None, size), "float32") for size in (4, 3))
 class Own(keras.Model):
     """A model whose step differentiates any function of the squared errors."""
 
-    def __init__(self, loss, logs=lambda loss: {}, metric=None):
+    def __init__(self, loss, logs=lambda loss: {}):
         super().__init__()
         self.hidden = keras.Sequential([layers.Dense(8), layers.BatchNormalization()])
         self.out = layers.Dense(3)
         self.optimizers = [keras.optimizers.Adam(), keras.optimizers.SGD()]
         self.loss_function = loss
         self.logs = logs
-        self.metric = metric
 
     def train_step(self, data):
         x, y = data
@@ -33,8 +32,6 @@ class Own(keras.Model):
         gradients = tape.gradient(loss, weights)
         for optimizer in self.optimizers:
             optimizer.apply_gradients(zip(gradients, weights, strict=True))
-        if self.metric is not None:
-            self.metric.update_state(tf.reduce_mean(loss))
         return self.logs(loss)
 
 
@@ -79,6 +76,67 @@ def test_a_model_of_keras_is_built_as_by_its_first_step():
     assert set(model.get_metrics_result()) == {"loss", "mae"}
 
 
+class Counts(layers.Layer):
+    """Counts its calls in functions of TensorFlow, which keep what is traced in them."""
+
+    def build(self, _):
+        self.count = self.add_weight(shape=(), initializer="zeros", trainable=False)
+        self.dense = layers.Dense(3)
+
+    @tf.function
+    def call(self, x):
+        if tf.reduce_sum(x) > -1e9:
+            self.count.assign_add(1.0)
+        return self.dense(x) + 0 * self.count
+
+
+class Positives(keras.metrics.Metric):
+    def __init__(self):
+        super().__init__(name="positives")
+        self.count = self.add_variable((), "zeros")
+
+    @tf.function
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        for _ in tf.range(2):
+            self.count.assign_add(tf.reduce_sum(y_true) / 2)
+
+    @tf.function
+    def result(self):
+        return self.count + 0
+
+
+def test_variables_that_inner_functions_update_are_built_without_updates():
+    """The strategy is the same for the build and the steps, so that a trace could be used again."""
+
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = Counts()
+
+        def call(self, x):
+            return self.inner(x)
+
+    model = Model()
+    model.compile("sgd", "mse", metrics=[Positives()])
+    assert build_model(model, SPEC) == []
+    assert not any(model.get_metrics_result().values())
+    assert float(model.inner.count.value) == 0
+    arrays = np.ones((5, 4), "float32"), np.ones((5, 3), "float32")
+    assert model.train_on_batch(*arrays, return_dict=True)["positives"] == 15
+    assert float(model.inner.count.value) == 1
+
+
+def test_building_makes_no_names_that_keras_alone_would_not_make():
+    keras.utils.clear_session()
+    model = keras.Sequential([layers.Input((4,)), layers.Dense(3)])
+    model.compile("sgd", "mse", metrics=["mae"])
+    before = keras.Input((1,)).name
+    build_model(model, SPEC, trains=False)
+    build_model(model, SPEC)
+    number = int(before.rpartition("_")[2])
+    assert keras.Input((1,)).name == f"keras_tensor_{number + 1}"
+
+
 LOSSES = [
     # a loss, and whether it is a mean over the rows
     (tf.reduce_mean, True),
@@ -99,21 +157,6 @@ def test_losses_that_are_sums_over_the_rows_are_named(loss, is_mean):
     assert len(named) == (not is_mean), notes
 
 
-class Largest(keras.metrics.Metric):
-    def __init__(self):
-        super().__init__(name="largest")
-        self.value = self.add_variable((), "zeros")
-
-    def update_state(self, value):
-        self.value.assign(tf.maximum(self.value, value))
-
-    def result(self):
-        return self.value
-
-
-def test_logs_and_metrics_that_depend_on_the_replicas_are_named():
-    _, (of_metric, of_logs) = notes_of(tf.reduce_mean, lambda loss: {"error": loss}, Largest())
-    assert "updates the metrics largest once per step without sample_weight" in of_metric
-    assert of_logs.startswith("Own.train_step() returns error, which no metric has")
-    _, notes = notes_of(tf.reduce_mean, lambda loss: {}, keras.metrics.Mean(name="mean"))
-    assert notes == []
+def test_logs_that_depend_on_the_replicas_are_named():
+    _, (note,) = notes_of(tf.reduce_mean, lambda loss: {"error": loss})
+    assert note.startswith("Own.train_step() returns error, which no metric has")

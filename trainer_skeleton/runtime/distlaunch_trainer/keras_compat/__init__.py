@@ -80,16 +80,35 @@ def all_layers(layer: keras.Layer, *, include_self: bool = True) -> list[keras.L
     return list(layer._flatten_layers(include_self=include_self))  # noqa: SLF001
 
 
+class _VariableCreation(keras.StatelessScope):
+    """Leaves variables as they are: an update may be a tensor of an inner function's graph."""
+
+    def add_update(self, update: tuple[keras.Variable, Any]) -> None:
+        """Drop an update."""
+
+
 @contextmanager
 def variable_creation() -> Iterator[None]:
     """Create the variables of layers, losses and metrics that are called in here; update none."""
-    with keras.StatelessScope(collect_losses=True), SymbolicScope():
-        yield
+    kind: Any = type(tf.function(lambda: None))
+    call = kind.__call__
+    # A function of the user's would keep what is traced here, which updates nothing.
+    kind.__call__ = lambda function, *args, **options: call(function._clone(None), *args, **options)  # noqa: SLF001
+    try:
+        with _VariableCreation(collect_losses=True), SymbolicScope():
+            yield
+    finally:
+        kind.__call__ = call
 
 
 def loss_tracker(model: keras.Model) -> keras.metrics.Metric | None:
     """Return the metric with the mean of the loss, None if the model has none."""
     return model._loss_tracker  # noqa: SLF001 - a metric of the user's may be named "loss" too
+
+
+def metric_function(metric: keras.metrics.Metric) -> Callable[..., Any]:
+    """Return the function that a metric was compiled as, or else what updates it."""
+    return getattr(metric, "_fn", type(metric).update_state)
 
 
 def output_loss_metrics(model: keras.Model) -> list[keras.metrics.Metric]:
@@ -221,6 +240,7 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
         setattr(owner, name, before)
 
 
-def build_by_call(model: keras.Model, batch: Any) -> None:
-    """Build a model, its loss, metrics and optimizer by a batch or its specification."""
-    model._symbolic_build(data_batch=batch)  # noqa: SLF001
+def has_built_losses(model: keras.Model) -> bool:
+    """Return whether the loss and the metrics that a model was compiled with are built."""
+    parts = model._compile_loss, model._compile_metrics  # noqa: SLF001
+    return all(part is None or part.built for part in parts)

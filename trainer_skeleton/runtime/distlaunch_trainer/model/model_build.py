@@ -15,12 +15,12 @@ import keras
 import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
+from distlaunch_trainer.input.batch_rows import count_rows
 from distlaunch_trainer.keras_compat import keras_optimizers
 from distlaunch_trainer.step.custom_steps import (
     other_names,
     overrides,
     recorded_results,
-    weights_scalars,
 )
 from distlaunch_trainer.step.losses import normalize_globally
 from distlaunch_trainer.step.row_sums import sums_rows
@@ -29,39 +29,38 @@ from distlaunch_trainer.step.step_context import StepRows
 _VARIABLES = (keras.Variable, tf.Variable)
 
 
-def build_model(model: keras.Model, batch_spec: Any) -> list[str]:
+def build_model(model: keras.Model, batch_spec: Any, *, trains: bool = True) -> list[str]:
     """Create all variables of a compiled model; to be called in the strategy's scope.
 
-    `batch_spec` is a structure of ``tf.TensorSpec``, as ``train_step()`` gets it. Warnings are
-    returned about the model's own ``train_step()``: what depends on the number of replicas.
+    `batch_spec` is a structure of ``tf.TensorSpec``, as ``train_step()`` gets it, or
+    ``test_step()`` if the model is not trained. Warnings are returned about the model's own
+    ``train_step()``: what depends on the number of replicas.
     """
     notes: list[str] = []
     with ExitStack() as changed:
         applications = changed.enter_context(_recorded_applications())
         targets = changed.enter_context(_zero_gradients())
-        scalars = changed.enter_context(_recorded_scalars(model))
 
         def step(data: Any) -> None:
-            rows = tf.shape(tf.nest.flatten(data)[0], tf.int64)[0]
+            rows = count_rows(data)
             with (
                 normalize_globally(StepRows(rows, rows, 1, False)),
                 recorded_results(model) as results,
             ):
-                logs = model.train_step(data)
-            if overrides(model, "train_step"):
+                logs = model.train_step(data) if trains else model.test_step(data)
+            if trains and overrides(model, "train_step"):
                 unknown = [] if not isinstance(logs, dict) else _unknown(model, logs, results)
-                notes.extend(_notes(model, unknown, targets, scalars))
+                notes.extend(_notes(model, unknown, targets))
 
         with keras_compat.variable_creation():
             tf.function(step, autograph=False).get_concrete_function(batch_spec)
     for optimizer, variables in applications:
         optimizer.build(variables)
+    model.built = True  # also without call(), which Keras would set it in
     return notes
 
 
-def _notes(
-    model: keras.Model, unknown: list[str], targets: list[tf.Tensor], scalars: list[str]
-) -> Iterator[str]:
+def _notes(model: keras.Model, unknown: list[str], targets: list[tf.Tensor]) -> Iterator[str]:
     """Return what of a model's own step depends on the number of replicas.
 
     `unknown` are the names in its logs that are of no metric.
@@ -71,11 +70,6 @@ def _notes(
         yield (
             f"{step} differentiates a sum over the rows of a batch, and each replica's gradients "
             f"are averaged: the weights depend on the number of replicas; use a mean over the rows"
-        )
-    if scalars:
-        yield (
-            f"{step} updates the metrics {', '.join(scalars)} once per step without sample_weight: "
-            f"they count once per replica"
         )
     if unknown:
         yield (
@@ -135,27 +129,3 @@ def _zeros(source: Any) -> tf.Tensor:
     if isinstance(source, _VARIABLES):
         return tf.zeros(source.shape, source.dtype)
     return tf.zeros_like(source)
-
-
-@contextmanager
-def _recorded_scalars(model: keras.Model) -> Iterator[list[str]]:
-    """Record the metrics that are given one number per step and cannot weight it."""
-    names: list[str] = []
-
-    def recorder(metric: Any, update: Any) -> Any:
-        def update_state(*args: Any, **kwargs: Any) -> Any:
-            values = tf.nest.flatten([args, kwargs])
-            if not any(keras.ops.ndim(value) for value in values if value is not None):
-                names.append(metric.name)
-            return update(*args, **kwargs)
-
-        return update_state
-
-    metrics = [metric for metric in model.metrics if not weights_scalars(metric)]
-    for metric in metrics:
-        metric.update_state = recorder(metric, metric.update_state)
-    try:
-        yield names
-    finally:
-        for metric in metrics:
-            del metric.update_state

@@ -3,8 +3,7 @@
 A model's step computes means over the rows of its batch, differentiates them and calls its
 optimizers. Each optimizer is given the gradients of the global batch: those of each replica,
 weighted by its fraction of the rows and all-reduced. So clipping and moments are those of one
-worker, and all replicas have the same weights. Metrics that are given one number per step are
-weighted likewise.
+worker, and all replicas have the same weights.
 
 A user's function ``train_step(model, data, global_batch_size)`` is one as of TensorFlow's custom
 training loops: its loss is this replica's share of that of the global batch, so gradients are
@@ -27,13 +26,11 @@ from distlaunch_trainer.keras_compat import keras_optimizers
 
 from . import step_context
 from .all_reduce import gathers_rows, sum_gradients, weigh, with_static_shape
-from .losses import normalize_globally, normalized_rows
+from .losses import normalize_globally
 from .step_context import StepRows
 
 TrainStep = Callable[[keras.Model, Any, tf.Tensor], tf.Tensor]
 """``(model, data, global_batch_size)`` to a replica's share of the loss of the global batch."""
-
-_SCALAR_METRICS = (keras.metrics.Mean.update_state, keras.metrics.Sum.update_state)
 
 
 def overrides(model: keras.Model, method: str) -> bool:
@@ -59,11 +56,6 @@ def check_can_train(model: keras.Model, replicas: int) -> None:
             )
 
 
-def weights_scalars(metric: keras.metrics.Metric) -> bool:
-    """Return whether a metric takes numbers with weights."""
-    return type(metric).update_state in _SCALAR_METRICS
-
-
 class CustomSteps:
     """Calls a model's own steps."""
 
@@ -84,8 +76,6 @@ class CustomSteps:
         self.has_test_step = overrides(model, "test_step")
         if replicas > 1 and (self.has_train_step or function):
             _reduce_in_steps()
-        if replicas > 1 and (self.has_train_step or self.has_test_step):
-            weight_scalars(model.metrics)
 
     def call_function(self, data: Any, rows: StepRows) -> tf.Tensor:
         """Train one replica's step by the user's function; return its share of the loss."""
@@ -171,26 +161,6 @@ def sum_weighted(
 
     pairs = zip(gradients, shapes, strict=True)
     return sum_gradients([g if g is None else to_exchange(g, shape) for g, shape in pairs])
-
-
-def weight_scalars(metrics: Iterable[keras.metrics.Metric]) -> None:
-    """Weight the numbers per step that metrics are given by the rows of a replica."""
-    for metric in metrics:
-        if weights_scalars(metric) and "update_state" not in vars(metric):
-            metric.update_state = _weighted_update(metric, metric.update_state)
-
-
-def _weighted_update(metric: Any, update: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a metric's ``update_state()`` that weights a number per step by the rows."""
-
-    def weighted(values: Any, sample_weight: Any = None) -> Any:
-        rows = normalized_rows()
-        is_per_step = sample_weight is None and not keras.ops.ndim(values)
-        if rows is not None and is_per_step:
-            sample_weight = rows.local_fraction(metric.dtype)
-        return update(values, sample_weight=sample_weight)
-
-    return weighted
 
 
 @contextmanager

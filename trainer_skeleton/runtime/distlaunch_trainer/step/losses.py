@@ -131,12 +131,6 @@ class Losses:
         return tf.cast(tf.add_n(losses), dtype) if losses else 0.0
 
 
-def per_step_counters(model: keras.Model) -> list[Any]:
-    """Return the variables of the losses of several outputs, which count steps, not rows."""
-    metrics = keras_compat.output_loss_metrics(model)
-    return [variable for metric in metrics for variable in metric.variables]
-
-
 def _share_of_rows(loss: tf.Tensor, rows: StepRows) -> LossShare:
     """Return the share of a loss that is not reduced: its sum, and the mean to report.
 

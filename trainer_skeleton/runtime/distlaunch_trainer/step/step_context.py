@@ -64,6 +64,11 @@ class StepContext:
     # Gets the results that metrics return, with the metrics' names.
     metric_results: list[tuple[Any, str]] | None = None
 
+    @property
+    def has_shares(self) -> bool:
+        """Whether the numbers of a step are a replica's shares of those of the global batch."""
+        return self.reduce_gradients is not None and not self.weighs_gradients
+
 
 _NO_STEP = StepContext()
 _thread = threading.local()

@@ -244,13 +244,13 @@ class StepFunctions:
         before = replicas.snapshot(rows)
         if replicas.custom.has_test_step:
             results = replicas.custom.test(data, rows)
-            replicas.rescale(before, rows)
+            replicas.undo_without_rows(before, rows)
             own = replicas.metrics.local_results()
             return logs.vector(flatten(results), own, replicas.custom.metric_names)
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
         predicted = replicas.losses.outputs(x, rows, training=False)
         share = replicas.losses.share(x, y, predicted, weights, rows, training=False)
-        replicas.rescale(before, rows)
+        replicas.undo_without_rows(before, rows)
         replicas.metrics.count_local_loss(share.loss_to_report, rows)
         return replicas.metrics.count(logs, rows, x, y, predicted, weights)
 
