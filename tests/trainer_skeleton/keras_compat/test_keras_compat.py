@@ -26,50 +26,6 @@ def nested():
     return model
 
 
-class Lazy(layers.Layer):
-    def build(self, shape):
-        self.inner = layers.Dense(2)
-        self.drop = layers.Dropout(0.5)
-
-    def call(self, x):
-        return self.drop(self.inner(x))
-
-
-def functional():
-    inputs = keras.Input((3,))
-    return keras.Model(inputs, layers.Dense(1)(layers.Dense(2)(inputs)))
-
-
-@pytest.mark.parametrize(
-    "create",
-    [
-        functional,
-        lambda: keras.Sequential([layers.Dense(3), Lazy(), layers.Dense(1)]),
-        lambda: keras.Sequential([keras.Input((3,)), Lazy()]),
-    ],
-    ids=["functional", "without an input", "layers made late"],
-)
-def test_names_after_a_build_are_those_after_a_fit(create):
-    """Of a second model: of its layers and variables, and of the inputs of its signatures."""
-
-    def names(prepare):
-        keras.backend.clear_session()
-        model = create()
-        model.compile("sgd", "mse", metrics=["mae"])
-        prepare(model)
-        model.fit(np.zeros((4, 3)), np.zeros((4, 1)), verbose=0)
-        second = functional()
-        parts = [*second.layers, *second.inputs, *second.variables, *model.layers]
-        return [getattr(part, "path", part.name) for part in parts]
-
-    def build(model):
-        batch = tf.TensorSpec((None, 3)), tf.TensorSpec((None, 1)), None
-        with keras_compat.names_as_under_fit():
-            keras_compat.build_by_call(model, batch)
-
-    assert names(build) == names(lambda _: None)
-
-
 def test_other_versions_are_refused(monkeypatch):
     keras_compat.check_version()
     for version in ("3.11.3", "3.16.0", "4.0.0"):

@@ -126,15 +126,47 @@ def test_variables_that_inner_functions_update_are_built_without_updates():
     assert float(model.inner.count.value) == 1
 
 
-def test_building_makes_no_names_that_keras_alone_would_not_make():
-    keras.utils.clear_session()
-    model = keras.Sequential([layers.Input((4,)), layers.Dense(3)])
-    model.compile("sgd", "mse", metrics=["mae"])
-    before = keras.Input((1,)).name
-    build_model(model, SPEC, trains=False)
-    build_model(model, SPEC)
-    number = int(before.rpartition("_")[2])
-    assert keras.Input((1,)).name == f"keras_tensor_{number + 1}"
+class Lazy(layers.Layer):
+    def build(self, shape):
+        self.inner = layers.Dense(2)
+        self.drop = layers.Dropout(0.5)
+
+    def call(self, x):
+        return self.drop(self.inner(x))
+
+
+def functional():
+    inputs = keras.Input((3,))
+    return keras.Model(inputs, layers.Dense(1)(layers.Dense(2)(inputs)))
+
+
+@pytest.mark.parametrize(
+    "create",
+    [
+        functional,
+        lambda: keras.Sequential([layers.Dense(3), Lazy(), layers.Dense(1)]),
+        lambda: keras.Sequential([keras.Input((3,)), Lazy()]),
+    ],
+    ids=["functional", "without an input", "layers made late"],
+)
+def test_names_after_a_build_are_those_after_a_fit(create):
+    """Of a second model: of its layers and variables, and of the inputs of its signatures."""
+
+    def names(prepare):
+        keras.backend.clear_session()
+        model = create()
+        model.compile("sgd", "mse", metrics=["mae"])
+        prepare(model)
+        model.fit(np.zeros((4, 3)), np.zeros((4, 1)), verbose=0)
+        second = functional()
+        parts = [*second.layers, *second.inputs, *second.variables, *model.layers]
+        return [getattr(part, "path", part.name) for part in parts]
+
+    def build(model):
+        batch = tf.TensorSpec((None, 3)), tf.TensorSpec((None, 1)), None
+        build_model(model, batch)
+
+    assert names(build) == names(lambda _: None)
 
 
 LOSSES = [

@@ -61,9 +61,7 @@ class ScriptModels:
             if keras_random.is_same():
                 keras_random.global_generator()  # replicas are traced where none can be created
             if not _is_built(model, trains=trains):
-                with keras_compat.names_as_under_fit():
-                    notes = build_model(model, batch, trains=trains)
-                for note in notes:
+                for note in build_model(model, batch, trains=trains):
                     self._report.warn(note)
 
     def warn_of_layers(self, model: keras.Model) -> None:

@@ -7,7 +7,6 @@ and tests/trainer_skeleton/keras_compat tests each function.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,8 +15,6 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src import backend
-from keras.src.backend.common import global_state
 from keras.src.backend.common.masking import get_keras_mask
 from keras.src.backend.common.symbolic_scope import SymbolicScope
 from keras.src.losses import loss as keras_loss
@@ -44,8 +41,6 @@ mask_of = get_keras_mask
 
 apply_mask = keras_loss.apply_mask
 """Sample weights, multiplied by a mask as Keras's losses do."""
-
-_COUNTERS = "object_name_uids"  # of Keras's global state
 
 Reduce = Callable[..., tf.Tensor]
 """``(values, sample_weight, mask, reduction, dtype)`` to a loss, as Keras reduces values."""
@@ -206,38 +201,6 @@ def metric_direction(model: keras.Model, name: str) -> str | None:
 def traces_batches(callback: keras.callbacks.TensorBoard) -> bool:
     """Return whether TensorBoard profiles batches."""
     return bool(callback._should_trace)  # noqa: SLF001
-
-
-@contextmanager
-def names_as_under_fit() -> Iterator[None]:
-    """Have a model that is built in here change the counters of automatic names as ``fit`` does.
-
-    Without a strategy, ``fit`` makes no symbolic tensors to build a model: their names are not
-    counted here, but those of what is created as the model, its losses and metrics are called are.
-    """
-    counted = global_state.get_global_attribute(_COUNTERS, defaultdict(int), set_to_default=True)
-    tracker, outputs = global_state.GLOBAL_STATE_TRACKER, (backend, "compute_output_spec")
-    compute = backend.compute_output_spec
-
-    def compute_uncounted(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        def call(*args: Any, **options: Any) -> Any:
-            with _replaced(tracker, _COUNTERS, counted), _replaced(*outputs, compute):
-                return function(*args, **options)
-
-        return compute(call, *args, **options)
-
-    with _replaced(tracker, _COUNTERS, counted.copy()), _replaced(*outputs, compute_uncounted):
-        yield
-
-
-@contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
 
 
 def has_built_losses(model: keras.Model) -> bool:
