@@ -93,7 +93,9 @@ class Evaluator:
             batches = reader.next_batch() if reader.may_end_early else reader.iterator
             if batches is None:
                 break
-            last = first + 1 if reader.may_end_early else end
+            # Only the first step shows whether replicas exchange rows.
+            is_single = not first or reader.may_end_early or self._functions.gathers_rows
+            last = first + 1 if is_single else end
             last = end_of_similar_steps(reader.has_empty_replicas, first, last)
             self._functions.evaluate(
                 batches,

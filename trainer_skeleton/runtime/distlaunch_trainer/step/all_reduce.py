@@ -31,7 +31,10 @@ def sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
     if step_context.current().in_xla:
         raise CollectiveInXlaError
     context = tf.distribute.get_replica_context()
-    options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=_BYTES_PER_PACK)
+    is_known = all(value.shape.is_fully_defined() for value in values)
+    options = tf.distribute.experimental.CommunicationOptions(
+        bytes_per_pack=_BYTES_PER_PACK if is_known else 0
+    )
     by_type: dict[tf.DType, list[int]] = {}
     for number, value in enumerate(values):
         by_type.setdefault(value.dtype, []).append(number)

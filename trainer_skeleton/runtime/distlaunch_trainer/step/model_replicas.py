@@ -45,6 +45,7 @@ class ModelReplicas:
         self.strategy = strategy
         self.count = strategy.num_replicas_in_sync
         self.is_compiled = isinstance(strategy, tf.distribute.TPUStrategy)  # whole steps, by XLA
+        self.gathers_rows = False  # set when a step that gathers the rows of replicas is traced
         self.has_divided_rows = True  # whether batches of the traced step are parts of a global one
         self._record_examples = record_examples
         # XLA compiles each step of a TPU, and has no clock.
@@ -82,8 +83,11 @@ class ModelReplicas:
             tf.numpy_function(self._record_examples, [numbers[0][:local_rows]], [])
         if self.count > 1 and not self.is_compiled:
             data = map_tensors(_with_any_rows, data)
-        with step_context.extended(rows=rows, timer=self.timer):
+        with step_context.extended(rows=rows, timer=self.timer, note_gather=self._note_gather):
             yield data, rows
+
+    def _note_gather(self) -> None:
+        self.gathers_rows = True
 
     def snapshot(self, rows: StepRows) -> Snapshot:
         """Return the variables that `rescale` corrects after a forward pass, and their values."""

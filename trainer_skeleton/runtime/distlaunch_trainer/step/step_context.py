@@ -59,6 +59,8 @@ class StepContext:
     # Whether gradients are multiplied by the replica's fraction of the rows before they are summed,
     # so that the loss is not.
     weighs_gradients: bool = False
+    # Called where rows of all replicas are gathered: an execution must be one step then.
+    note_gather: Callable[[], None] | None = None
     # Gets the results that metrics return, with the metrics' names.
     metric_results: list[tuple[Any, str]] | None = None
 

@@ -71,7 +71,7 @@ class StepFunctions:
 
     @property
     def gathers_rows(self) -> bool:
-        """Whether the replicas exchange rows of sparse gradients; known after the first step.
+        """Whether the replicas exchange rows, e.g. of sparse gradients; known after the first step.
 
         An execution must be one step then: TensorFlow fails where a collective has another shape in
         a later step of it.

@@ -64,8 +64,8 @@ class TrainingStep:
 
     @property
     def gathers_rows(self) -> bool:
-        """Whether the replicas exchange rows of sparse gradients; known after the first step."""
-        return self._gathers_rows or self.replicas.custom.gathers_rows
+        """Whether the replicas exchange rows, e.g. of sparse gradients; known when it is traced."""
+        return self._gathers_rows or self.replicas.gathers_rows or self.replicas.custom.gathers_rows
 
     @property
     def has_local_loss(self) -> bool:
