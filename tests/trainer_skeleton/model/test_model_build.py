@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import keras
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from distlaunch_trainer.model.model_build import build_model
@@ -67,26 +66,6 @@ def test_a_model_of_keras_is_built_as_by_its_first_step():
     assert build_model(model, SPEC) == []
     assert len(optimizer.variables) == 2 + 2 * 2
     assert set(model.get_metrics_result()) == {"loss", "mae"}
-
-
-LOSSES = [
-    # a loss, and whether it is a mean over the rows
-    (tf.reduce_mean, True),
-    (lambda errors: tf.reduce_mean(tf.reduce_sum(errors, axis=1)), True),
-    (lambda errors: tf.reduce_sum(errors) / tf.cast(tf.shape(errors)[0], errors.dtype), True),
-    (lambda errors: keras.losses.MeanSquaredError(reduction="sum")(errors, 0 * errors), True),
-    (lambda errors: keras.losses.MeanSquaredError()(errors, 0 * errors), True),
-    (tf.reduce_sum, False),
-    (lambda errors: 1.0 + tf.reduce_sum(errors) / 32, False),
-    (lambda errors: tf.reduce_mean(errors, axis=1), False),
-]
-
-
-@pytest.mark.parametrize(("loss", "is_mean"), LOSSES, ids=range(len(LOSSES)))
-def test_losses_that_are_sums_over_the_rows_are_named(loss, is_mean):
-    _, notes = notes_of(loss)
-    named = [note for note in notes if "differentiates a sum over the rows of a batch" in note]
-    assert len(named) == (not is_mean), notes
 
 
 class Largest(keras.metrics.Metric):

@@ -17,6 +17,7 @@ from distlaunch_trainer.keras_compat import fit_calls, keras_random
 from distlaunch_trainer.model.model_build import build_model
 from distlaunch_trainer.model.model_state import find_optimizers
 from distlaunch_trainer.report.report import Report
+from distlaunch_trainer.step.additivity import compare_parts
 from distlaunch_trainer.step.custom_steps import overrides
 from distlaunch_trainer.step.model_replicas import ModelReplicas
 from distlaunch_trainer.step.normalization import replica_count_warnings
@@ -52,22 +53,31 @@ class ScriptModels:
 
     def build(self, model: keras.Model, batch: Any, *, trains: bool = False) -> None:
         """Create the variables of a model and of all its optimizers, for a batch or its type."""
+        is_custom = overrides(model, "train_step")
         with model.distribute_strategy.scope():
             if keras_random.is_same():
                 keras_random.global_generator()  # replicas are traced where none can be created
-            is_custom = overrides(model, "train_step")
-            if is_custom and trains:
-                optimizers = find_optimizers(model).values()
-                if not (model.built and all(optimizer.built for optimizer in optimizers)):
-                    for note in build_model(model, batch):
-                        self._report.warn(note)
-                    model.built = True  # also without call(), which Keras would set it in
-                return
-            try:
-                keras_compat.build_by_call(model, batch)
-            except RuntimeError:
-                if not is_custom:  # a model whose own steps do not call it needs no build
-                    raise
+            self._create_variables(model, batch, trains_itself=is_custom and trains)
+        functions = self.functions_of(model)
+        is_called = trains or not is_custom  # what is compared
+        if self._cluster.replicas > 1 and is_called and not functions.is_compared:
+            functions.is_compared = True
+            for note in compare_parts(model, batch):
+                self._report.warn(note)
+
+    def _create_variables(self, model: keras.Model, batch: Any, *, trains_itself: bool) -> None:
+        if trains_itself:
+            optimizers = find_optimizers(model).values()
+            if not (model.built and all(optimizer.built for optimizer in optimizers)):
+                for note in build_model(model, batch):
+                    self._report.warn(note)
+                model.built = True  # also without call(), which Keras would set it in
+            return
+        try:
+            keras_compat.build_by_call(model, batch)
+        except RuntimeError:
+            if not overrides(model, "train_step"):  # its own steps may not call the model
+                raise
 
     def warn_of_layers(self, model: keras.Model) -> None:
         """Warn once of each layer by which the weights depend on the number of replicas."""

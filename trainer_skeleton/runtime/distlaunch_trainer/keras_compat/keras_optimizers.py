@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -59,6 +60,20 @@ def observe_gradients(
         return clip(gradients)
 
     optimizer._clip_gradients = observed  # noqa: SLF001
+
+
+@contextmanager
+def replaced_updates(apply: Callable[..., None]) -> Iterator[None]:
+    """Have all optimizers call ``apply(optimizer, gradients, variables)`` in place of an update."""
+    kinds = (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer)
+    originals = [kind.apply for kind in kinds]
+    for kind in kinds:
+        kind.apply = apply
+    try:
+        yield
+    finally:
+        for kind, original in zip(kinds, originals, strict=True):
+            kind.apply = original
 
 
 def compile_updates(optimizer: keras.optimizers.Optimizer, is_compiled: Callable[[], bool]) -> None:

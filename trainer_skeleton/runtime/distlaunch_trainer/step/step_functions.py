@@ -47,6 +47,7 @@ class StepFunctions:
 
     def __init__(self, replicas: ModelReplicas) -> None:
         self._replicas, model = replicas, replicas.model
+        self.is_compared = False  # whether parts of the model's step were compared: `additivity`
         if keras_random.is_same():
             with replicas.strategy.scope():
                 keras_random.global_generator()  # replicas are traced where none can be created
