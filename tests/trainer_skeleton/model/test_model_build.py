@@ -169,26 +169,6 @@ def test_names_after_a_build_are_those_after_a_fit(create):
     assert names(build) == names(lambda _: None)
 
 
-LOSSES = [
-    # a loss, and whether it is a mean over the rows
-    (tf.reduce_mean, True),
-    (lambda errors: tf.reduce_mean(tf.reduce_sum(errors, axis=1)), True),
-    (lambda errors: tf.reduce_sum(errors) / tf.cast(tf.shape(errors)[0], errors.dtype), True),
-    (lambda errors: keras.losses.MeanSquaredError(reduction="sum")(errors, 0 * errors), True),
-    (lambda errors: keras.losses.MeanSquaredError()(errors, 0 * errors), True),
-    (tf.reduce_sum, False),
-    (lambda errors: 1.0 + tf.reduce_sum(errors) / 32, False),
-    (lambda errors: tf.reduce_mean(errors, axis=1), False),
-]
-
-
-@pytest.mark.parametrize(("loss", "is_mean"), LOSSES, ids=range(len(LOSSES)))
-def test_losses_that_are_sums_over_the_rows_are_named(loss, is_mean):
-    _, notes = notes_of(loss)
-    named = [note for note in notes if "differentiates a sum over the rows of a batch" in note]
-    assert len(named) == (not is_mean), notes
-
-
 def test_logs_that_depend_on_the_replicas_are_named():
     _, (note,) = notes_of(tf.reduce_mean, lambda loss: {"error": loss})
     assert note.startswith("Own.train_step() returns error, which no metric has")

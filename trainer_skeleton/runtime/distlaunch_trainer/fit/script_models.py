@@ -20,6 +20,7 @@ from distlaunch_trainer.keras_compat import fit_calls, keras_random
 from distlaunch_trainer.model.model_build import build_model
 from distlaunch_trainer.model.model_state import find_optimizers
 from distlaunch_trainer.report.report import Report
+from distlaunch_trainer.step.additivity import compare_parts
 from distlaunch_trainer.step.custom_steps import overrides
 from distlaunch_trainer.step.model_replicas import ModelReplicas
 from distlaunch_trainer.step.normalization import replica_count_warnings
@@ -57,12 +58,19 @@ class ScriptModels:
 
     def build(self, model: keras.Model, batch: Any, *, trains: bool = False) -> None:
         """Create the variables of a model and of all its optimizers, for a batch or its type."""
+        is_custom = overrides(model, "train_step")
         with model.distribute_strategy.scope():
             if keras_random.is_same():
                 keras_random.global_generator()  # replicas are traced where none can be created
             if not _is_built(model, trains=trains):
                 for note in build_model(model, batch, trains=trains):
                     self._report.warn(note)
+        functions = self.functions_of(model)
+        is_called = trains or not is_custom  # what is compared
+        if self._cluster.replicas > 1 and is_called and not functions.is_compared:
+            functions.is_compared = True
+            for note in compare_parts(model, batch):
+                self._report.warn(note)
 
     def warn_of_layers(self, model: keras.Model) -> None:
         """Warn once of each layer by which the weights depend on the number of replicas."""

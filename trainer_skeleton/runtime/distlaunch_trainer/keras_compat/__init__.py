@@ -7,15 +7,16 @@ and tests/trainer_skeleton/keras_compat tests each function.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, wraps
 from importlib import import_module
 from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.backend.common.masking import get_keras_mask
+from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.backend.common.symbolic_scope import SymbolicScope
 from keras.src.losses import loss as keras_loss
 from tensorflow.python.framework.auto_control_deps_utils import (
@@ -38,6 +39,9 @@ CALLBACK_STATE: dict[type[keras.callbacks.Callback], tuple[str, ...]] = {
 
 mask_of = get_keras_mask
 """The mask that layers have attached to an output, None if there is none."""
+
+set_mask = set_keras_mask
+"""Attach a mask to an output."""
 
 apply_mask = keras_loss.apply_mask
 """Sample weights, multiplied by a mask as Keras's losses do."""
@@ -124,7 +128,7 @@ def compiled_loss(model: keras.Model, y: Any, predicted: Any, sample_weight: Any
 
 def own_losses(layer: keras.Layer) -> list[tf.Tensor]:
     """Return what the last call of a layer added to the loss, without its inner layers."""
-    return list(layer._losses)  # noqa: SLF001
+    return list(layer._get_own_losses())  # noqa: SLF001
 
 
 def own_non_trainable_variables(layer: keras.Layer) -> list[keras.Variable]:
@@ -169,17 +173,37 @@ def replace_loss_reduction(
             setattr(keras_loss, name, conditional)
 
 
-def replace_added_losses(rescale: Callable[[Any], Any]) -> None:
-    """Have Keras add ``rescale(loss)`` for each loss of ``add_loss()`` and each regularizer."""
-    trainer: Any = keras.Model
-    if not getattr(trainer._aggregate_additional_loss, "is_replaced", False):  # noqa: SLF001
-        aggregate = trainer._aggregate_additional_loss  # noqa: SLF001
+def replace_added_losses(
+    rescale: Callable[..., Any], added: Callable[[], list[tuple[keras.Layer, Any]] | None]
+) -> None:
+    """Have layers add ``rescale(layer, loss, frame=…)`` for each loss of ``add_loss()``.
 
-        def rescaled(model: Any, loss: Any) -> Any:
-            return aggregate(model, rescale(loss))
+    The frame is that of the call; Keras's own are for activity regularizers. Losses are kept in the
+    list of `added` with their layers, if it returns one: a layer has one list for all replicas.
+    """
+    kind: Any = keras.Layer
+    add_loss, get, clear = kind.add_loss, kind._get_own_losses, kind._clear_losses  # noqa: SLF001
+    if hasattr(add_loss, "__wrapped__"):
+        return
 
-        rescaled.is_replaced = True  # type: ignore[attr-defined]
-        trainer._aggregate_additional_loss = rescaled  # noqa: SLF001
+    @wraps(add_loss)
+    def add(layer: keras.Layer, loss: Any) -> None:
+        rescaled = partial(rescale, layer, frame=sys._getframe(1))  # noqa: SLF001
+        loss = keras.tree.map_structure(rescaled, loss)
+        add_loss(layer, loss)
+        if (losses := added()) is not None:
+            losses.extend((layer, each) for each in keras.tree.flatten(loss))
+
+    def own(layer: keras.Layer) -> list[Any]:
+        losses = added()
+        return get(layer) if losses is None else [loss for of, loss in losses if of is layer]
+
+    def clear_own(layer: keras.Layer) -> None:
+        clear(layer)
+        if losses := added():
+            losses[:] = [(of, loss) for of, loss in losses if of is not layer]
+
+    kind.add_loss, kind._get_own_losses, kind._clear_losses = add, own, clear_own  # noqa: SLF001
 
 
 def _scale_unless(scale: Callable[[Any], Any], is_scaled: Callable[[], bool], value: Any) -> Any:

@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
-from typing import Any
+from itertools import count
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import keras
 import tensorflow as tf
@@ -25,17 +27,38 @@ from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.keras_compat import keras_optimizers
 
 from . import step_context
-from .all_reduce import gathers_rows, sum_gradients, weigh, with_static_shape
+from .all_reduce import (
+    gathers_rows,
+    sum_gradients,
+    weigh,
+    with_static_shape,
+    without_placeholder,
+)
 from .losses import normalize_globally
 from .step_context import StepRows
 
 TrainStep = Callable[[keras.Model, Any, tf.Tensor], tf.Tensor]
 """``(model, data, global_batch_size)`` to a replica's share of the loss of the global batch."""
 
+Kind = Literal["mean", "sum"] | None
+"""What numbers are of the rows of a batch: a mean over them, a sum, or neither."""
+
+_gradient_kinds: WeakKeyDictionary[keras.Model, list[Kind]] = WeakKeyDictionary()
+
 
 def overrides(model: keras.Model, method: str) -> bool:
     """Return whether a model's class has its own version of a method of ``keras.Model``."""
     return getattr(type(model), method) is not getattr(keras.Model, method)
+
+
+def set_gradient_kinds(model: keras.Model, kinds: list[Kind]) -> None:
+    """Set what gradients ``train_step()`` gives its optimizers, one call after the other."""
+    _gradient_kinds[model] = kinds
+
+
+def is_of_sums(model: keras.Model) -> bool:
+    """Return whether all that ``train_step()`` differentiates are sums over the rows."""
+    return set(_gradient_kinds.get(model, [])) == {"sum"}
 
 
 def check_can_train(model: keras.Model, replicas: int) -> None:
@@ -93,7 +116,11 @@ class CustomSteps:
 
     def train(self, data: Any, rows: StepRows) -> dict[str, Any]:
         """Train one replica's step; return what ``train_step()`` returned."""
-        with normalize_globally(rows), self._reducing(rows, weighs=True):
+        with (
+            normalize_globally(rows),
+            self._reducing(rows, weighs=True),
+            step_context.extended(weighs_gradients=not is_of_sums(self._model)),
+        ):
             return self._logs_of("train_step", data)
 
     def test(self, data: Any, rows: StepRows) -> dict[str, Any]:
@@ -114,9 +141,13 @@ class CustomSteps:
 
     def _reducing(self, rows: StepRows, *, weighs: bool) -> AbstractContextManager[None]:
         """Have optimizers all-reduce the gradients of a replica in here."""
+        kinds, calls = _gradient_kinds.get(self._model, []), count()
 
         def reduce(gradients: list[Any], variables: list[Any] | None) -> list[Any]:
             self.gathers_rows |= any(map(gathers_rows, gradients))
+            if weighs and "sum" in kinds[(call := next(calls)) : call + 1]:
+                gradients = [g if g is None else without_placeholder(g, rows) for g in gradients]
+                return sum_weighted(gradients, variables, None)
             return sum_weighted(gradients, variables, rows if weighs else None)
 
         return step_context.extended(reduce_gradients=reduce, weighs_gradients=weighs)

@@ -84,7 +84,8 @@ class ModelReplicas:
             data = map_tensors(_with_any_rows, data)
         if self._record_examples is not None and numbers:
             tf.numpy_function(self._record_examples, [numbers[0][:local_rows]], [])
-        with step_context.extended(rows=rows, timer=self.timer, note_gather=self._note_gather):
+        own = {"timer": self.timer, "note_gather": self._note_gather, "added_losses": []}
+        with step_context.extended(rows=rows, **own):
             yield data, rows
 
     def _note_gather(self) -> None:

@@ -101,7 +101,8 @@ def _next_of_replica(draw: Callable[..., Any]) -> Callable[..., Any]:
         rows = _divided_rows()
         with tf.control_dependencies([] if rows is None else [rows.local_rows]):
             seed = draw(generator, ordered)
-        if keras_random.is_same() or not keras_random.is_in_one_of_several_replicas():
+        is_alone = not keras_random.is_in_one_of_several_replicas()
+        if keras_random.is_same() or is_alone or step_context.current().simulated:
             return seed
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         return seed + tf.cast(replica, seed.dtype) * tf.constant(
