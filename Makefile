@@ -70,6 +70,7 @@ laws: $(VENV)/.test ## Run the long tests of promises: one job per launch, model
 	  tests/trainer_skeleton/runs/test_starters.py \
 	  tests/trainer_skeleton/runs/test_downloaded_starters.py \
 	  tests/trainer_skeleton/input/test_input_laws.py tests/trainer_skeleton/loop/test_run_state.py \
+	  tests/trainer_skeleton/step/test_losses.py \
   tests/trainer_skeleton/fit/test_other_launchers.py
 	@DISTLAUNCH_TEST_LAWS=1 DISTLAUNCH_TEST_TWO_DEVICES=1 $(PYTEST) --numprocesses=2 --timeout=1800 \
 	  tests/trainer_skeleton/runs/test_promises.py tests/trainer_skeleton/runs/test_zoo.py

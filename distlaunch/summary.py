@@ -114,6 +114,12 @@ class Summary:
         )
 
     @property
+    def input_options(self) -> list[str] | None:
+        """The trainer's options of reading that have an effect on the training data."""
+        options = _section(self.data.get("training")).get("options")
+        return options if isinstance(options, list) else None
+
+    @property
     def metrics(self) -> dict[str, float]:
         """The numbers of the last epoch's logs."""
         return dict(self.epochs[-1].logs) if self.epochs else {}

@@ -69,5 +69,6 @@ def _problems(launch: LaunchRequest, bundled: Trainer | None) -> Iterator[Proble
     yield from imports.syntax_problems(code)
     if not any(each in path for each in "/$") and "PYTHONPATH" not in os.environ:
         yield from imports.start_problems(code, job)
+    yield from trainer.script_problems(job)
     if bundled:
         yield from trainer.code_problems(bundled, job, folder)

@@ -242,6 +242,7 @@ def project_problems(
         yield from requirements.problems(listed)
     pools = [pool for choice in launch.choices for pool in job_request(choice).pools]
     yield from gpus.build_problems(listed, replace(request, pools=tuple(pools)))
+    yield from trainer.script_problems(job)
     if bundled:
         yield from trainer.problems(bundled, job, request, listed, launch.folder)
 

@@ -141,6 +141,19 @@ def parse_arguments(
     return options, [each for group in groups for each in _parse(parser, group, options, where)]
 
 
+def script_problems(job: Job) -> Iterator[Problem]:
+    """Yield the options of the trainer package that a script does not have."""
+    names = runpy.run_path(str(_OPTIONS))["SCRIPT_OPTIONS"]
+    known = {f"--{name.replace('_', '-')}" for name in (*names, "no_resume", "debug")}
+    for words in _by_option(job.trainer_options):
+        if (name := words[0].partition("=")[0]) in known:
+            yield from parse_arguments(words, "trainer_options")[1]
+        else:
+            what = f"a script has no option {name} of the trainer"
+            remedy = f"it has {', '.join(sorted(known))}; its own arguments go into args"
+            yield error("argument-unknown", "trainer_options", what, remedy)
+
+
 def _parse(
     parser: ArgumentParser, words: list[str], options: Namespace, where: str
 ) -> Iterator[Problem]:

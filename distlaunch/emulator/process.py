@@ -196,4 +196,5 @@ def _project_main(project_dir: Path) -> tuple[str, ...]:
     path = project_dir / "distlaunch.yaml"
     data = read_document(path).data if path.exists() else {}
     keys = ("module", "script", "script_module")
-    return main_words(**{key: str(data[key]) for key in keys if data.get(key)})
+    program = {key: str(data[key]) for key in keys if data.get(key)}
+    return main_words(**program, trainer_options=data.get("trainer_options") or ())

@@ -273,6 +273,10 @@ def _to_job(path: Path, document: Document, full_job: Job | None = None) -> Job:
         got = "both" if len(programs) == 2 else "all"
         message = f"expected one of module, script and script_module, got {got}; remove one"
         problems.append(YamlProblem(document.location((key,), of_key=True), message, key))
+    if document.data.get("trainer_options") and not (job is None or job.is_script):
+        message = "is for script and script_module; options of module go into args"
+        location = document.location(("trainer_options",), of_key=True)
+        problems.append(YamlProblem(location, message, "trainer_options"))
     if isinstance(document.data.get("vertex"), dict) and document.data["vertex"]:
         from distlaunch.job.vertex.to_job import merge_passthrough
 

@@ -11,7 +11,7 @@ from distlaunch.job.tasks import POOL_ROLES, TASK_TYPES, PoolRole, Task
 from distlaunch.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 Strategy = Literal["STANDARD", "SPOT", "FLEX_START"]
 EngineName = Literal["vertex", "slurm"]
@@ -332,6 +332,7 @@ class Job:
     vertex: Mapping[str, Any] = field(default_factory=dict)
     script: str | None = None  # in place of `module`; relative to the project
     script_module: str | None = None  # likewise; run as ``python -m``
+    trainer_options: tuple[str, ...] = ()  # of the trainer package, for a script
     engine: EngineName = "vertex"
     slurm: Slurm = field(default_factory=Slurm)
     kubernetes: Kubernetes = field(default_factory=Kubernetes)
@@ -363,7 +364,7 @@ class Job:
     @property
     def main(self) -> tuple[str, ...]:
         """What follows ``python -m``, before the args."""
-        return main_words(self.module, self.script, self.script_module)
+        return main_words(self.module, self.script, self.script_module, self.trainer_options)
 
     @property
     def is_script(self) -> bool:
@@ -372,9 +373,14 @@ class Job:
 
 
 def main_words(
-    module: str = DEFAULT_MODULE, script: str | None = None, script_module: str | None = None
+    module: str = DEFAULT_MODULE,
+    script: str | None = None,
+    script_module: str | None = None,
+    trainer_options: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Return what follows ``python -m``, before the args, by the keys of the job file."""
     if script:
-        return (FIT_MODULE, script)
-    return (FIT_MODULE, "-m", script_module) if script_module else (module,)
+        return (FIT_MODULE, *trainer_options, script)
+    if script_module:
+        return (FIT_MODULE, *trainer_options, "-m", script_module)
+    return (module,)

@@ -337,6 +337,7 @@ class JobSection(Section):
     module: ModuleName = "trainer.task"
     script: ScriptPath | None = None
     script_module: ModuleName | None = None
+    trainer_options: Annotated[tuple[Text, ...] | None, or_default(tuple)] = None
     args: Annotated[tuple[Text, ...] | None, or_default(tuple)] = None
     image: Annotated[ImageSection | None, or_default(dict)] = None
     cluster: ClusterSection

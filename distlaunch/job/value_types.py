@@ -64,13 +64,15 @@ def or_default(default: Callable[[], Any]) -> BeforeValidator:
     return BeforeValidator(lambda value: default() if value is None else value)
 
 
-def text(expected: str, pattern: str = r"[^\0]*") -> Parsed:
-    """Return the annotation of text that matches a pattern."""
+def text(
+    expected: str, pattern: str = r"[^\0]*", hint: Callable[[str], str] = lambda _: ""
+) -> Parsed:
+    """Return the annotation of text that matches a pattern; `hint` is given text that does not."""
     regex = re.compile(pattern, re.ASCII)
 
     def parse(value: Any) -> str:
         if not isinstance(value, str) or not regex.fullmatch(value):
-            raise expected_error(expected)
+            raise expected_error(expected, hint(str(value)))
         return value
 
     types = list(_SCALARS) if regex.fullmatch("1234567") else "string"
@@ -139,11 +141,17 @@ Share = Annotated[float, Parsed(_parse_share, _SHARE_SCHEMA)]
 JobName = Annotated[
     str, text("at most 63 of a-z, 0-9, _ and -, a letter first, such as digits", JOB_NAME)
 ]
-ModuleName = Annotated[
-    str, text("a Python module such as trainer.task", r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-]
+_MODULE = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
+ModuleName = Annotated[str, text("a Python module such as trainer.task", _MODULE)]
 ScriptPath = Annotated[
-    str, text("a Python file of the project such as train.py", r"(?!/|(.*/)?\.\./)[^\n]*[^/\n]\.py")
+    str,
+    text(
+        "a Python file of the project such as train.py",
+        r"(?!/|(.*/)?\.\./)[^\n]*[^/\n]\.py",
+        lambda value: (
+            f"; write script_module: {value}" if re.fullmatch(_MODULE, value, re.ASCII) else ""
+        ),
+    ),
 ]
 ProjectId = Annotated[
     str,

@@ -95,7 +95,13 @@ def test_the_default_command_is_the_project_s_module_without_variables_of_other_
 
 @pytest.mark.parametrize(
     ("line", "words"),
-    [("script: train.py", ["train.py"]), ("script_module: trainer.task", ["-m", "trainer.task"])],
+    [
+        ("script: train.py", ["train.py"]),
+        (
+            "{script_module: trainer.task, trainer_options: [--same-random]}",
+            ["--same-random", "-m", "trainer.task"],
+        ),
+    ],
 )
 def test_the_default_command_of_a_script_runs_it_under_fit(project, line, words):
     (project / "distlaunch.yaml").write_text(line)

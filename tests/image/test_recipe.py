@@ -107,6 +107,11 @@ def test_the_lines_for_gpus_are_those_of_the_document(folder, checkout):
     [
         ({"script": "train.py"}, "train.py", ["train.py"]),
         ({"script_module": "course.task"}, "course/task.py", ["-m", "course.task"]),
+        (
+            {"script": "train.py", "trainer_options": ("--same-random",)},
+            "train.py",
+            ["--same-random", "train.py"],
+        ),
     ],
 )
 def test_a_script_is_copied_and_run_under_fit(folder, keys, file, words):

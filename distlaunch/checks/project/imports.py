@@ -270,6 +270,12 @@ def script_problems(project: ProjectCode, script: str) -> Iterator[Problem]:
         remedy = near.removeprefix("; ") or "name the Python file to run, e.g. train.py"
         place = " in the image" if (project.folder / script).is_file() else ""
         yield error("script-missing", "script", f"no file {script}{place}", remedy)
+        return
+    relative = [each for each in project.source(script).imports if each.level and each.is_required]
+    for each in relative[:1]:
+        what = "a relative import, and a script is in no package"
+        remedy = f"write script_module: {script_module(script)} in place of script"
+        yield error("import-missing", f"{script}:{each.line}", what, remedy)
 
 
 def syntax_problems(project: ProjectCode) -> Iterator[Problem]:

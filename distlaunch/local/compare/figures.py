@@ -25,6 +25,7 @@ class Measurement:
     gradient_bytes: float | None = None
     global_batch: float | None = None
     epochs: int | None = None
+    input_options: Sequence[str] | None = None  # of reading; None for the user's own data set
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,11 @@ class VariantFigures:
         return next((run.global_batch for run in self.runs if run.global_batch), None)
 
     @property
+    def input_options(self) -> Sequence[str] | None:
+        """The options of reading that have an effect, None if the user's data set has its own."""
+        return self.runs[0].input_options
+
+    @property
     def step_seconds(self) -> float | None:
         """Median seconds of a step, from the parts or from speed and batch."""
         timing = self.timing
@@ -105,6 +111,7 @@ def measurement(summary: Summary, round_: int, seconds: float) -> Measurement | 
         summary.gradient_bytes,
         summary.global_batch,
         len(summary.epochs),
+        summary.input_options,
     )
 
 

@@ -145,7 +145,7 @@ def _explain(best: VariantFigures, base: VariantFigures) -> tuple[str, str]:
         remedy = f"A larger batch makes fewer exchanges{_batches_to_try(best)}."
         return f"the exchange of gradients takes {_of_step(timing, 'exchange')}", remedy
     if cause == "input":
-        return f"waiting for data takes {_of_step(timing, 'input')}", _INPUT_REMEDY
+        return f"waiting for data takes {_of_step(timing, 'input')}", _input_remedy(best)
     if cause == "wait":
         return _explain_wait(timing)
     even = ratio * before.compute if before else 0.0
@@ -174,9 +174,20 @@ def _batches_to_try(best: VariantFigures) -> str:
     return f" (compare them with --batch-sizes {4 * batch},{16 * batch})" if batch else ""
 
 
-_INPUT_REMEDY = (
-    "--cache memory keeps parsed examples, --parallel-calls N parses more of them at once."
-)
+_OF_DATA_SET = "map(…, num_parallel_calls=tf.data.AUTOTUNE) and cache() of the data set may help."
+_INPUT_REMEDIES = {
+    "cache": "--cache memory keeps parsed examples",
+    "parallel_calls": "--parallel-calls N parses more of them at once",
+}
+
+
+def _input_remedy(figures: VariantFigures) -> str:
+    """Return what helps, by the options that have an effect on the data of the runs."""
+    options = figures.input_options
+    if options is None:
+        return _OF_DATA_SET
+    known = [text for name, text in _INPUT_REMEDIES.items() if name in options]
+    return f"{', '.join(known) or 'machines with more CPU cores help, as the data are in memory'}."
 
 
 def _input_hint(best: VariantFigures) -> str:
@@ -187,7 +198,7 @@ def _input_hint(best: VariantFigures) -> str:
     degree = "highly" if timing.share("input") >= HIGHLY_INPUT_BOUND else "moderately"
     return (
         f" With {_named(best)} waiting for data takes {_of_step(timing, 'input')}, so it is "
-        f"{degree} input-bound: {_INPUT_REMEDY}"
+        f"{degree} input-bound: {_input_remedy(best)}"
     )
 
 

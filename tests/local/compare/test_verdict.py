@@ -23,6 +23,7 @@ def figures(workers: int, speed: float, timing: Timing | None = None, **choices)
     cores = choices.pop("cores", None)
     variant = Variant(workers, batch, name=name, cores=cores)
     run = Measurement(1, 9.0, speed, timing, choices.pop("gradient_bytes", None), batch)
+    run = replace(run, input_options=choices.pop("input_options", ["cache", "parallel_calls"]))
     return VariantFigures(variant, (run,), **choices)
 
 
@@ -112,6 +113,21 @@ def test_input_bound_by_the_limits_of_tensorflows_profiler(share, degree):
     text = judged(ONE, two).text
     assert (degree is None) == ("input-bound" not in text)
     assert degree is None or f"so it is {degree} input-bound: --cache memory" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        (["cache", "parallel_reads", "parallel_calls"], "--cache memory keeps parsed examples, -"),
+        ([], "machines with more CPU cores help"),
+        (None, "map(…, num_parallel_calls=tf.data.AUTOTUNE) and cache() of the data set"),
+    ],
+)
+def test_advice_on_input_is_for_the_data_of_the_run(options, remedy):
+    two = figures(2, 800.0, step(10, compute=4, input=6), input_options=options)
+    text = judged(ONE, two).text
+    assert remedy in text
+    assert options or "--cache" not in text
 
 
 def test_more_workers_than_cores_show_nothing_of_machines_of_their_own():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import sys
 
 import pytest
 import tensorflow as tf
 
 from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.fit import remedies
+from distlaunch_trainer.fit.program import Program
 
 
 @pytest.mark.parametrize(
@@ -28,6 +30,17 @@ def test_tensorflow_1_is_named_where_it_is_used(use, expected):
     remedy = remedies.remedy(caught.value)
     assert expected in remedy
     assert bool(remedy) == bool(expected)
+
+
+def test_a_script_of_a_package_is_told_of_the_key_to_write(tmp_path, monkeypatch):
+    (tmp_path / "course").mkdir()
+    (tmp_path / "course/task.py").write_text("from . import model\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(ImportError) as caught:
+        Program("course/task.py", None, ()).run()
+    assert "write script_module: course.task in place of script" in remedies.remedy(caught.value)
 
 
 def test_updates_in_a_condition_are_named():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,9 @@ import tensorflow as tf
 from distlaunch_trainer import Arrays, Csv, Records
 from distlaunch_trainer.errors import DataError, PlanError
 from distlaunch_trainer.input.data_setup import load_data
-from distlaunch_trainer.options import Settings, parser
+from distlaunch_trainer.options import SCRIPT_OPTIONS, Settings, parser
+from distlaunch_trainer.step.normalization import replica_count_warnings
+from distlaunch_trainer.step.step_timing import input_hint
 from distlaunch_trainer.training_state import Progress, TrainingState
 
 from ..conftest import task_of, write_records  # noqa: TID252
@@ -199,6 +202,38 @@ def test_how_data_are_read_is_logged_and_changed_by_options(tmp_path, cluster, o
 def test_options_of_reading_without_effect_are_refused(data, option, what):
     with pytest.raises(PlanError, match=f"^{option.partition('=')[0]} has no effect on {what}"):
         deal(data(), option)
+
+
+@pytest.mark.parametrize(
+    "create",
+    [
+        lambda folder: Arrays(X),
+        lambda folder: write(folder / "a", 5, 7),
+        lambda folder: tf.data.Dataset.range(8).batch(2),
+        lambda folder: iter([X, X]),
+    ],
+    ids=["arrays", "records", "data set", "generator"],
+)
+def test_advice_on_input_is_accepted_by_the_data(tmp_path, cluster, create):
+    def dealt(*arguments):
+        folder = tmp_path / str(len([*tmp_path.iterdir()]))
+        folder.mkdir()
+        return deal(create(folder), *arguments, cluster=cluster, job_dir=tmp_path)
+
+    options = dealt("--steps-per-epoch=1")[0].training.source.get("options")
+    hint = input_hint({"steps": 1000, "total": 1.0, "input": 0.5}, options)
+    values = {"--cache": "memory"}
+    for option in re.findall(r"--[a-z-]+", hint):
+        dealt(f"{option}={values.get(option, 2)}")
+
+
+def test_advice_to_a_script_is_of_options_that_it_has():
+    model = keras.Sequential([keras.layers.Dropout(0.5), keras.layers.BatchNormalization()])
+    advice = replica_count_warnings(model, 2, synchronized=False)
+    advice.append(input_hint({"steps": 1000, "total": 1.0, "input": 0.5}, None))
+    known = {f"--{name.replace('_', '-')}" for name in SCRIPT_OPTIONS}
+    assert {*re.findall(r"--[a-z-]+", " ".join(advice))} == {"--same-random", "--sync-batch-norm"}
+    assert {"--same-random", "--sync-batch-norm"} <= known
 
 
 @pytest.fixture

@@ -26,50 +26,6 @@ def nested():
     return model
 
 
-class Lazy(layers.Layer):
-    def build(self, shape):
-        self.inner = layers.Dense(2)
-        self.drop = layers.Dropout(0.5)
-
-    def call(self, x):
-        return self.drop(self.inner(x))
-
-
-def functional():
-    inputs = keras.Input((3,))
-    return keras.Model(inputs, layers.Dense(1)(layers.Dense(2)(inputs)))
-
-
-@pytest.mark.parametrize(
-    "create",
-    [
-        functional,
-        lambda: keras.Sequential([layers.Dense(3), Lazy(), layers.Dense(1)]),
-        lambda: keras.Sequential([keras.Input((3,)), Lazy()]),
-    ],
-    ids=["functional", "without an input", "layers made late"],
-)
-def test_names_after_a_build_are_those_after_a_fit(create):
-    """Of a second model: of its layers and variables, and of the inputs of its signatures."""
-
-    def names(prepare):
-        keras.backend.clear_session()
-        model = create()
-        model.compile("sgd", "mse", metrics=["mae"])
-        prepare(model)
-        model.fit(np.zeros((4, 3)), np.zeros((4, 1)), verbose=0)
-        second = functional()
-        parts = [*second.layers, *second.inputs, *second.variables, *model.layers]
-        return [getattr(part, "path", part.name) for part in parts]
-
-    def build(model):
-        batch = tf.TensorSpec((None, 3)), tf.TensorSpec((None, 1)), None
-        with keras_compat.names_as_under_fit():
-            keras_compat.build_by_call(model, batch)
-
-    assert names(build) == names(lambda _: None)
-
-
 def test_other_versions_are_refused(monkeypatch):
     keras_compat.check_version()
     for version in ("3.11.3", "3.16.0", "4.0.0"):
@@ -127,15 +83,23 @@ def test_metrics_of_outputs_are_those_of_several_losses():
     assert keras_compat.output_loss_metrics(nested()) == []
 
 
+def test_the_function_of_a_metric():
+    wrapped = keras.metrics.MeanMetricWrapper(max)
+    assert keras_compat.metric_function(wrapped) is max
+    assert keras_compat.metric_function(keras.metrics.Mean()) is keras.metrics.Mean.update_state
+
+
 def test_one_loss_without_regularizers():
     x = layers.Input((3,))
     model = keras.Model(x, layers.Dense(1, kernel_regularizer="l2", name="a")(layers.Masking()(x)))
     model.compile("sgd", keras.losses.MeanSquaredError(), loss_weights=2.0)
     assert keras_compat.only_loss(model) is None  # not built
+    assert not keras_compat.has_built_losses(model)
     inputs, y = tf.constant([[1.0, 2.0, 3.0], [0.0, 0.0, 0.0]]), tf.zeros((2, 1))
     predicted = model(inputs)
     total = model.compute_loss(inputs, y, predicted)
     loss = keras_compat.compiled_loss(model, y, predicted, None)
+    assert keras_compat.has_built_losses(model)
     assert float(loss + model.losses[0]) == pytest.approx(float(total))
     assert float(loss) == pytest.approx(2 * float(predicted[0, 0]) ** 2)
     assert keras_compat.only_loss(model).reduction == "sum_over_batch_size"

@@ -30,7 +30,8 @@ def test_the_bytes_of_gradients_are_unknown_with_embeddings():
     [(0.049, 1000, None), (0.05, 1000, "moderately"), (0.2, 1000, "highly"), (0.2, 4, None)],
 )
 def test_only_a_run_that_waits_for_input_has_a_hint(share, steps, degree):
-    hint = input_hint({"steps": steps, "total": 1.0, "input": share})
+    hint = input_hint({"steps": steps, "total": 1.0, "input": share}, ["cache"])
     assert (hint is None) == (degree is None)
     assert degree is None or f"{degree} input-bound" in hint
-    assert input_hint(None) is None
+    assert degree is None or hint.endswith("try --cache")
+    assert input_hint(None, None) is None

@@ -16,14 +16,13 @@ SPEC = tuple(tf.TensorSpec((None, size), "float32") for size in (4, 3))
 class Own(keras.Model):
     """A model whose step differentiates any function of the squared errors."""
 
-    def __init__(self, loss, logs=lambda loss: {}, metric=None):
+    def __init__(self, loss, logs=lambda loss: {}):
         super().__init__()
         self.hidden = keras.Sequential([layers.Dense(8), layers.BatchNormalization()])
         self.out = layers.Dense(3)
         self.optimizers = [keras.optimizers.Adam(), keras.optimizers.SGD()]
         self.loss_function = loss
         self.logs = logs
-        self.metric = metric
 
     def train_step(self, data):
         x, y = data
@@ -33,8 +32,6 @@ class Own(keras.Model):
         gradients = tape.gradient(loss, weights)
         for optimizer in self.optimizers:
             optimizer.apply_gradients(zip(gradients, weights, strict=True))
-        if self.metric is not None:
-            self.metric.update_state(tf.reduce_mean(loss))
         return self.logs(loss)
 
 
@@ -79,41 +76,99 @@ def test_a_model_of_keras_is_built_as_by_its_first_step():
     assert set(model.get_metrics_result()) == {"loss", "mae"}
 
 
-LOSSES = [
-    # a loss, and whether it is a mean over the rows
-    (tf.reduce_mean, True),
-    (lambda errors: tf.reduce_mean(tf.reduce_sum(errors, axis=1)), True),
-    (lambda errors: tf.reduce_sum(errors) / tf.cast(tf.shape(errors)[0], errors.dtype), True),
-    (lambda errors: keras.losses.MeanSquaredError(reduction="sum")(errors, 0 * errors), True),
-    (lambda errors: keras.losses.MeanSquaredError()(errors, 0 * errors), True),
-    (tf.reduce_sum, False),
-    (lambda errors: 1.0 + tf.reduce_sum(errors) / 32, False),
-    (lambda errors: tf.reduce_mean(errors, axis=1), False),
-]
+class Counts(layers.Layer):
+    """Counts its calls in functions of TensorFlow, which keep what is traced in them."""
+
+    def build(self, _):
+        self.count = self.add_weight(shape=(), initializer="zeros", trainable=False)
+        self.dense = layers.Dense(3)
+
+    @tf.function
+    def call(self, x):
+        if tf.reduce_sum(x) > -1e9:
+            self.count.assign_add(1.0)
+        return self.dense(x) + 0 * self.count
 
 
-@pytest.mark.parametrize(("loss", "is_mean"), LOSSES, ids=range(len(LOSSES)))
-def test_losses_that_are_sums_over_the_rows_are_named(loss, is_mean):
-    _, notes = notes_of(loss)
-    named = [note for note in notes if "differentiates a sum over the rows of a batch" in note]
-    assert len(named) == (not is_mean), notes
-
-
-class Largest(keras.metrics.Metric):
+class Positives(keras.metrics.Metric):
     def __init__(self):
-        super().__init__(name="largest")
-        self.value = self.add_variable((), "zeros")
+        super().__init__(name="positives")
+        self.count = self.add_variable((), "zeros")
 
-    def update_state(self, value):
-        self.value.assign(tf.maximum(self.value, value))
+    @tf.function
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        for _ in tf.range(2):
+            self.count.assign_add(tf.reduce_sum(y_true) / 2)
 
+    @tf.function
     def result(self):
-        return self.value
+        return self.count + 0
 
 
-def test_logs_and_metrics_that_depend_on_the_replicas_are_named():
-    _, (of_metric, of_logs) = notes_of(tf.reduce_mean, lambda loss: {"error": loss}, Largest())
-    assert "updates the metrics largest once per step without sample_weight" in of_metric
-    assert of_logs.startswith("Own.train_step() returns error, which no metric has")
-    _, notes = notes_of(tf.reduce_mean, lambda loss: {}, keras.metrics.Mean(name="mean"))
-    assert notes == []
+def test_variables_that_inner_functions_update_are_built_without_updates():
+    """The strategy is the same for the build and the steps, so that a trace could be used again."""
+
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = Counts()
+
+        def call(self, x):
+            return self.inner(x)
+
+    model = Model()
+    model.compile("sgd", "mse", metrics=[Positives()])
+    assert build_model(model, SPEC) == []
+    assert not any(model.get_metrics_result().values())
+    assert float(model.inner.count.value) == 0
+    arrays = np.ones((5, 4), "float32"), np.ones((5, 3), "float32")
+    assert model.train_on_batch(*arrays, return_dict=True)["positives"] == 15
+    assert float(model.inner.count.value) == 1
+
+
+class Lazy(layers.Layer):
+    def build(self, shape):
+        self.inner = layers.Dense(2)
+        self.drop = layers.Dropout(0.5)
+
+    def call(self, x):
+        return self.drop(self.inner(x))
+
+
+def functional():
+    inputs = keras.Input((3,))
+    return keras.Model(inputs, layers.Dense(1)(layers.Dense(2)(inputs)))
+
+
+@pytest.mark.parametrize(
+    "create",
+    [
+        functional,
+        lambda: keras.Sequential([layers.Dense(3), Lazy(), layers.Dense(1)]),
+        lambda: keras.Sequential([keras.Input((3,)), Lazy()]),
+    ],
+    ids=["functional", "without an input", "layers made late"],
+)
+def test_names_after_a_build_are_those_after_a_fit(create):
+    """Of a second model: of its layers and variables, and of the inputs of its signatures."""
+
+    def names(prepare):
+        keras.backend.clear_session()
+        model = create()
+        model.compile("sgd", "mse", metrics=["mae"])
+        prepare(model)
+        model.fit(np.zeros((4, 3)), np.zeros((4, 1)), verbose=0)
+        second = functional()
+        parts = [*second.layers, *second.inputs, *second.variables, *model.layers]
+        return [getattr(part, "path", part.name) for part in parts]
+
+    def build(model):
+        batch = tf.TensorSpec((None, 3)), tf.TensorSpec((None, 1)), None
+        build_model(model, batch)
+
+    assert names(build) == names(lambda _: None)
+
+
+def test_logs_that_depend_on_the_replicas_are_named():
+    _, (note,) = notes_of(tf.reduce_mean, lambda loss: {"error": loss})
+    assert note.startswith("Own.train_step() returns error, which no metric has")

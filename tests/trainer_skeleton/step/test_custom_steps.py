@@ -1,4 +1,4 @@
-"""Which models are refused, and which numbers per step are weighted by rows."""
+"""Which models are refused, and what replicas with different rows differentiate."""
 
 from __future__ import annotations
 
@@ -119,9 +119,3 @@ def test_a_step_that_returns_no_loss_is_refused(returned, problem):
     rows = StepRows(tf.constant(3, tf.int64), tf.constant(3, tf.int64), 1, may_be_empty=False)
     with pytest.raises(ModelError, match=rf"train_step\(\) in .* returned {problem}: return the "):
         steps.call_function((tf.zeros([3, 2]),), rows)
-
-
-def test_metrics_that_take_weights():
-    known = keras.metrics
-    assert [custom_steps.weights_scalars(m) for m in (known.Mean(), known.Sum())] == [True, True]
-    assert not custom_steps.weights_scalars(known.MeanSquaredError())

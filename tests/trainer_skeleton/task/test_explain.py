@@ -134,8 +134,8 @@ OF_HOST = "Out of memory while trying to allocate 99 bytes."
 )
 def test_out_of_memory_gives_tensor_device_and_remedy(text, reason):
     assert step_error(raise_error, tf.errors.ResourceExhaustedError(None, None, text)) == (
-        f"a step failed: out of memory{reason}: use a smaller --batch-size or "
-        "--global-batch-size, or a smaller batch() if training() returns a tf.data.Dataset"
+        f"a step failed: out of memory{reason}: use a smaller batch (--batch-size "
+        "or --global-batch-size, batch() of a tf.data.Dataset, batch_size of fit())"
     )
 
 

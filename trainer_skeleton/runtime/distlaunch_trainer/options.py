@@ -20,6 +20,12 @@ CHIEF_FIRST_SECONDS = 5.0
 
 STRATEGIES = ("multi-worker", "mirrored", "one-device", "parameter-server", "tpu")
 
+SCRIPT_OPTIONS = (
+    *("job_dir", "resume", "allow_cpu", "gpu_memory_growth", "checkpoint_every", "step_timeout"),
+    *("sync_batch_norm", "same_random"),
+)
+"""The options that a script with ``fit`` has; those of the training loop are its own."""
+
 
 class _OptionParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:

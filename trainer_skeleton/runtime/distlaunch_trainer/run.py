@@ -45,6 +45,7 @@ from .run_facts import (
 from .run_start import join_run
 from .saving.best_model import BestModel, ExportBest
 from .saving.model_files import files_in, save_model, serialization_problem
+from .step.additivity import compare_parts
 from .step.custom_steps import TrainStep
 from .step.model_replicas import ModelReplicas
 from .step.normalization import replica_count_warnings
@@ -192,6 +193,8 @@ class Run(AbstractContextManager):
             spec = data.training.data_spec()
         with model_build():
             self._step_notes = build_model(model, spec)
+        if self._cluster.replicas > 1:
+            self._step_notes += compare_parts(model, spec)
         check_weights(model)
         return model
 
@@ -344,7 +347,7 @@ class Run(AbstractContextManager):
         summary |= self._results
         self._results |= {"model": folders.model, "summary": write_summary(folders.job, summary)}
         self._report.log(f"model: {folders.model}")
-        if hint := input_hint(summary["timing"]):
+        if hint := input_hint(summary["timing"], data.training.source.get("options")):
             self._report.log(hint)
 
     def __exit__(self, kind: object, *_: object) -> None:

@@ -6,10 +6,10 @@ import argparse
 import os
 import sys
 
-from distlaunch_trainer.options import Settings, add_option
+from distlaunch_trainer.options import SCRIPT_OPTIONS, Settings, add_option
 from distlaunch_trainer.process import launch
 
-from .program import LEGACY_KERAS, OPTIONS, Program
+from .program import LEGACY_KERAS, Program
 
 _CHANGES = {
     "step_timeout": {
@@ -26,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
         description="Run a script that calls fit() of Keras as one task of TF_CONFIG's cluster.",
         allow_abbrev=False,
     )
-    for name in (*OPTIONS, "debug"):
+    for name in (*SCRIPT_OPTIONS, "debug"):
         add_option(options, name, **_CHANGES.get(name, {}))
     add = options.add_argument
     add(

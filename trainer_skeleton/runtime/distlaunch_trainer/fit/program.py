@@ -14,12 +14,6 @@ from distlaunch_trainer.errors import TrainerError
 LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 """The environment variable by which ``tf.keras`` is tf_keras (Keras 2)."""
 
-OPTIONS = (
-    *("job_dir", "resume", "allow_cpu", "gpu_memory_growth", "checkpoint_every", "step_timeout"),
-    *("sync_batch_norm", "same_random"),
-)
-"""The options of `Settings` that a program has; those of the training loop are its own."""
-
 
 @dataclass(frozen=True)
 class Program:

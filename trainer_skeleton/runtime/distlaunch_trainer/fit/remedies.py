@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import NoReturn
 
 import tensorflow as tf
@@ -16,6 +18,7 @@ _NO_ATTRIBUTE = re.compile(
 )
 _NO_MODULE = re.compile(r"No module named 'tensorflow\.(contrib|estimator)\b")
 _OUTSIDE_OF_RUN = re.compile(r"not available outside the replica context")
+_RELATIVE_IMPORT = "attempted relative import with no known parent package"
 _IN_CONDITION = re.compile(r"`merge_call` called while defining a new graph")
 
 _CUSTOM_LOOP = (
@@ -42,6 +45,12 @@ def remedy(error: BaseException) -> str:
         return _CUSTOM_LOOP
     if _IN_CONDITION.search(text):
         return _CONDITION
+    if _RELATIVE_IMPORT in text:
+        module = ".".join(Path(sys.argv[0]).with_suffix("").parts)
+        return (
+            f"a script is in no package: write script_module: {module} in place of script in "
+            f"distlaunch.yaml, or -m {module} on the command line"
+        )
     if _NO_MODULE.search(text) or _is_of_tensorflow_1(text):
         return _OLD
     return ""

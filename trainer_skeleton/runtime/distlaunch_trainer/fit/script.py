@@ -23,7 +23,7 @@ from distlaunch_trainer.errors import TrainerError
 from distlaunch_trainer.input.downloads import share_downloads
 from distlaunch_trainer.input.user_data.user_dataset import cache_by_task, keep_order
 from distlaunch_trainer.keras_compat import fit_calls
-from distlaunch_trainer.options import Settings
+from distlaunch_trainer.options import SCRIPT_OPTIONS, Settings
 from distlaunch_trainer.report.report import write_summary
 from distlaunch_trainer.run_start import resumes, start_task
 from distlaunch_trainer.step import random_draws
@@ -35,7 +35,7 @@ from distlaunch_trainer.task.storage import is_remote, make_folder, remove
 from . import remedies
 from .chief_files import find_own_folder, redirected_writes
 from .default_strategy import set_strategy
-from .program import LEGACY_KERAS, OPTIONS, Program
+from .program import LEGACY_KERAS, Program
 from .runtime_settings import ignore_late_settings
 from .session import Session
 
@@ -129,10 +129,10 @@ def distributed_fit(**options: Any) -> Iterator[None]:
 
 def _settings(options: Mapping[str, Any]) -> Settings:
     """Return the settings of a call's options; those of the training loop are no options here."""
-    if unknown := sorted(options.keys() - OPTIONS):
+    if unknown := sorted(options.keys() - {*SCRIPT_OPTIONS}):
         raise TypeError(
             f"no option {', '.join(unknown)}: fit_script() and distributed_fit() take "
-            f"{', '.join(OPTIONS)}"
+            f"{', '.join(SCRIPT_OPTIONS)}"
         )
     return Settings(**options)
 

@@ -20,6 +20,7 @@ from distlaunch_trainer.keras_compat import fit_calls, keras_random
 from distlaunch_trainer.model.model_build import build_model
 from distlaunch_trainer.model.model_state import find_optimizers
 from distlaunch_trainer.report.report import Report
+from distlaunch_trainer.step.additivity import compare_parts
 from distlaunch_trainer.step.custom_steps import overrides
 from distlaunch_trainer.step.model_replicas import ModelReplicas
 from distlaunch_trainer.step.normalization import replica_count_warnings
@@ -57,23 +58,19 @@ class ScriptModels:
 
     def build(self, model: keras.Model, batch: Any, *, trains: bool = False) -> None:
         """Create the variables of a model and of all its optimizers, for a batch or its type."""
+        is_custom = overrides(model, "train_step")
         with model.distribute_strategy.scope():
             if keras_random.is_same():
                 keras_random.global_generator()  # replicas are traced where none can be created
-            is_custom = overrides(model, "train_step")
-            if is_custom and trains:
-                optimizers = find_optimizers(model).values()
-                if not (model.built and all(optimizer.built for optimizer in optimizers)):
-                    for note in build_model(model, batch):
-                        self._report.warn(note)
-                    model.built = True  # also without call(), which Keras would set it in
-                return
-            try:
-                with keras_compat.names_as_under_fit():
-                    keras_compat.build_by_call(model, batch)
-            except RuntimeError:
-                if not is_custom:  # a model whose own steps do not call it needs no build
-                    raise
+            if not _is_built(model, trains=trains):
+                for note in build_model(model, batch, trains=trains):
+                    self._report.warn(note)
+        functions = self.functions_of(model)
+        is_called = trains or not is_custom  # what is compared
+        if self._cluster.replicas > 1 and is_called and not functions.is_compared:
+            functions.is_compared = True
+            for note in compare_parts(model, batch):
+                self._report.warn(note)
 
     def warn_of_layers(self, model: keras.Model) -> None:
         """Warn once of each layer by which the weights depend on the number of replicas."""
@@ -128,3 +125,14 @@ class ScriptModels:
         if self._cluster.role.num_workers > 1 and not calls & (calls - 1):
             rendezvous = self._cluster.rendezvous
             check_same_batch(batch, rendezvous, f"the batch of {rendezvous.meet(f'{name}()')}")
+
+
+def _is_built(model: keras.Model, *, trains: bool) -> bool:
+    """Return whether all variables that the steps of a model need are created."""
+    if trains and not all(optimizer.built for optimizer in find_optimizers(model).values()):
+        return False
+    has_functions = isinstance(model.train_function, StepFunctions)
+    if overrides(model, "train_step"):
+        return has_functions or bool(model.built)
+    is_built = has_functions or all(layer.built for layer in keras_compat.all_layers(model))
+    return is_built and keras_compat.has_built_losses(model)

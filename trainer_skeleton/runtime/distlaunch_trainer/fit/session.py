@@ -18,7 +18,7 @@ from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.input.data_setup import TrainingData
 from distlaunch_trainer.input.run_options import resume_on_data
 from distlaunch_trainer.input.user_data.user_batches import UserBatches, compared
-from distlaunch_trainer.keras_compat import fit_calls
+from distlaunch_trainer.keras_compat import fit_calls, keras_random
 from distlaunch_trainer.loop.callbacks import Callbacks
 from distlaunch_trainer.loop.loop import Loop
 from distlaunch_trainer.loop.loop_options import LoopOptions, StepTools, TaskServices
@@ -276,7 +276,7 @@ class Session:
         options = {"batch_size": values["batch_size"], "steps_per_epoch": values["steps"]}
         # In place of a generator, whose first batches it has read.
         values["x"] = adapter = fit_calls.data_adapter(values["x"], **options)
-        if adapter.num_batches == 1:
+        if adapter.num_batches == 1 or keras_random.is_same():  # all draw for each batch
             return predict_alone(function, arguments)
         self._meet("predict()")
         data = open_data(self._caller(values["self"], gathers_rows=True), adapter, **options)

@@ -193,7 +193,8 @@ def _planned(setup: _Setup, source: Examples, options: RunOptions) -> tuple[Data
             data_bytes=items.data_bytes,
         )
     pipeline = Pipeline(items, plan, seed=options.seed, shuffle_buffer=options.shuffle)
-    return _with_static_rows(setup, Data(pipeline, plan, items.facts)), audit
+    facts = {**items.facts, "options": list(items.input_options)}
+    return _with_static_rows(setup, Data(pipeline, plan, facts)), audit
 
 
 def _batch_plan(setup: _Setup, items: ExampleSource, batch: int, shards: int) -> BatchPlan:

@@ -7,18 +7,16 @@ and tests/trainer_skeleton/keras_compat tests each function.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, wraps
 from importlib import import_module
 from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src import backend
-from keras.src.backend.common import global_state
-from keras.src.backend.common.masking import get_keras_mask
+from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.backend.common.symbolic_scope import SymbolicScope
 from keras.src.losses import loss as keras_loss
 from tensorflow.python.framework.auto_control_deps_utils import (
@@ -42,10 +40,11 @@ CALLBACK_STATE: dict[type[keras.callbacks.Callback], tuple[str, ...]] = {
 mask_of = get_keras_mask
 """The mask that layers have attached to an output, None if there is none."""
 
+set_mask = set_keras_mask
+"""Attach a mask to an output."""
+
 apply_mask = keras_loss.apply_mask
 """Sample weights, multiplied by a mask as Keras's losses do."""
-
-_COUNTERS = "object_name_uids"  # of Keras's global state
 
 Reduce = Callable[..., tf.Tensor]
 """``(values, sample_weight, mask, reduction, dtype)`` to a loss, as Keras reduces values."""
@@ -80,16 +79,35 @@ def all_layers(layer: keras.Layer, *, include_self: bool = True) -> list[keras.L
     return list(layer._flatten_layers(include_self=include_self))  # noqa: SLF001
 
 
+class _VariableCreation(keras.StatelessScope):
+    """Leaves variables as they are: an update may be a tensor of an inner function's graph."""
+
+    def add_update(self, update: tuple[keras.Variable, Any]) -> None:
+        """Drop an update."""
+
+
 @contextmanager
 def variable_creation() -> Iterator[None]:
     """Create the variables of layers, losses and metrics that are called in here; update none."""
-    with keras.StatelessScope(collect_losses=True), SymbolicScope():
-        yield
+    kind: Any = type(tf.function(lambda: None))
+    call = kind.__call__
+    # A function of the user's would keep what is traced here, which updates nothing.
+    kind.__call__ = lambda function, *args, **options: call(function._clone(None), *args, **options)  # noqa: SLF001
+    try:
+        with _VariableCreation(collect_losses=True), SymbolicScope():
+            yield
+    finally:
+        kind.__call__ = call
 
 
 def loss_tracker(model: keras.Model) -> keras.metrics.Metric | None:
     """Return the metric with the mean of the loss, None if the model has none."""
     return model._loss_tracker  # noqa: SLF001 - a metric of the user's may be named "loss" too
+
+
+def metric_function(metric: keras.metrics.Metric) -> Callable[..., Any]:
+    """Return the function that a metric was compiled as, or else what updates it."""
+    return getattr(metric, "_fn", type(metric).update_state)
 
 
 def output_loss_metrics(model: keras.Model) -> list[keras.metrics.Metric]:
@@ -110,7 +128,7 @@ def compiled_loss(model: keras.Model, y: Any, predicted: Any, sample_weight: Any
 
 def own_losses(layer: keras.Layer) -> list[tf.Tensor]:
     """Return what the last call of a layer added to the loss, without its inner layers."""
-    return list(layer._losses)  # noqa: SLF001
+    return list(layer._get_own_losses())  # noqa: SLF001
 
 
 def own_non_trainable_variables(layer: keras.Layer) -> list[keras.Variable]:
@@ -155,17 +173,37 @@ def replace_loss_reduction(
             setattr(keras_loss, name, conditional)
 
 
-def replace_added_losses(rescale: Callable[[Any], Any]) -> None:
-    """Have Keras add ``rescale(loss)`` for each loss of ``add_loss()`` and each regularizer."""
-    trainer: Any = keras.Model
-    if not getattr(trainer._aggregate_additional_loss, "is_replaced", False):  # noqa: SLF001
-        aggregate = trainer._aggregate_additional_loss  # noqa: SLF001
+def replace_added_losses(
+    rescale: Callable[..., Any], added: Callable[[], list[tuple[keras.Layer, Any]] | None]
+) -> None:
+    """Have layers add ``rescale(layer, loss, frame=…)`` for each loss of ``add_loss()``.
 
-        def rescaled(model: Any, loss: Any) -> Any:
-            return aggregate(model, rescale(loss))
+    The frame is that of the call; Keras's own are for activity regularizers. Losses are kept in the
+    list of `added` with their layers, if it returns one: a layer has one list for all replicas.
+    """
+    kind: Any = keras.Layer
+    add_loss, get, clear = kind.add_loss, kind._get_own_losses, kind._clear_losses  # noqa: SLF001
+    if hasattr(add_loss, "__wrapped__"):
+        return
 
-        rescaled.is_replaced = True  # type: ignore[attr-defined]
-        trainer._aggregate_additional_loss = rescaled  # noqa: SLF001
+    @wraps(add_loss)
+    def add(layer: keras.Layer, loss: Any) -> None:
+        rescaled = partial(rescale, layer, frame=sys._getframe(1))  # noqa: SLF001
+        loss = keras.tree.map_structure(rescaled, loss)
+        add_loss(layer, loss)
+        if (losses := added()) is not None:
+            losses.extend((layer, each) for each in keras.tree.flatten(loss))
+
+    def own(layer: keras.Layer) -> list[Any]:
+        losses = added()
+        return get(layer) if losses is None else [loss for of, loss in losses if of is layer]
+
+    def clear_own(layer: keras.Layer) -> None:
+        clear(layer)
+        if losses := added():
+            losses[:] = [(of, loss) for of, loss in losses if of is not layer]
+
+    kind.add_loss, kind._get_own_losses, kind._clear_losses = add, own, clear_own  # noqa: SLF001
 
 
 def _scale_unless(scale: Callable[[Any], Any], is_scaled: Callable[[], bool], value: Any) -> Any:
@@ -189,38 +227,7 @@ def traces_batches(callback: keras.callbacks.TensorBoard) -> bool:
     return bool(callback._should_trace)  # noqa: SLF001
 
 
-@contextmanager
-def names_as_under_fit() -> Iterator[None]:
-    """Have a model that is built in here change the counters of automatic names as ``fit`` does.
-
-    Without a strategy, ``fit`` makes no symbolic tensors to build a model: their names are not
-    counted here, but those of what is created as the model, its losses and metrics are called are.
-    """
-    counted = global_state.get_global_attribute(_COUNTERS, defaultdict(int), set_to_default=True)
-    tracker, outputs = global_state.GLOBAL_STATE_TRACKER, (backend, "compute_output_spec")
-    compute = backend.compute_output_spec
-
-    def compute_uncounted(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        def call(*args: Any, **options: Any) -> Any:
-            with _replaced(tracker, _COUNTERS, counted), _replaced(*outputs, compute):
-                return function(*args, **options)
-
-        return compute(call, *args, **options)
-
-    with _replaced(tracker, _COUNTERS, counted.copy()), _replaced(*outputs, compute_uncounted):
-        yield
-
-
-@contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
-
-
-def build_by_call(model: keras.Model, batch: Any) -> None:
-    """Build a model, its loss, metrics and optimizer by a batch or its specification."""
-    model._symbolic_build(data_batch=batch)  # noqa: SLF001
+def has_built_losses(model: keras.Model) -> bool:
+    """Return whether the loss and the metrics that a model was compiled with are built."""
+    parts = model._compile_loss, model._compile_metrics  # noqa: SLF001
+    return all(part is None or part.built for part in parts)

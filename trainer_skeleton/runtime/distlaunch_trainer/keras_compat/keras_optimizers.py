@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -68,6 +69,20 @@ def adds_gradients(optimizer: keras.optimizers.Optimizer) -> bool:
     own = getattr(optimizer, "inner_optimizer", optimizer)
     clips = own.clipnorm or own.clipvalue or own.global_clipnorm
     return type(own) is keras.optimizers.SGD and not clips
+
+
+@contextmanager
+def replaced_updates(apply: Callable[..., None]) -> Iterator[None]:
+    """Have all optimizers call ``apply(optimizer, gradients, variables)`` in place of an update."""
+    kinds = classes_with_apply()
+    originals = [kind.apply for kind in kinds]
+    for kind in kinds:
+        kind.apply = apply
+    try:
+        yield
+    finally:
+        for kind, original in zip(kinds, originals, strict=True):
+            kind.apply = original
 
 
 def compile_updates(optimizer: keras.optimizers.Optimizer, is_compiled: Callable[[], bool]) -> None:

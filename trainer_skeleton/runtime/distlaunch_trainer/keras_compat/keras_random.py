@@ -14,6 +14,10 @@ import tensorflow as tf
 from keras.src.backend.common.global_state import get_global_attribute, set_global_attribute
 from keras.src.backend.tensorflow import random as backend_random
 from keras.src.random import seed_generator
+from tensorflow.python.framework.func_graph import FuncGraph
+from tensorflow.python.ops import gen_random_ops, gen_stateless_random_ops
+from tensorflow.python.ops import gen_stateless_random_ops_v2 as gen_stateless_v2
+from tensorflow.python.ops.control_flow_v2_func_graphs import WhileBodyFuncGraph
 
 _OF_REPLICAS = "distlaunch_seed_generator"  # the name of an attribute of Keras's global state
 
@@ -32,6 +36,19 @@ SEEDED_OPERATIONS = {
 # StatefulPartitionedCall is any function that reads a state, such as a lookup table.
 _OTHER_RANDOM = re.compile(
     r"^Stateful(?!PartitionedCall)|^RngReadAndSkip|^SampleDistorted|CandidateSampler$|^RandomDataset"
+)
+_BY_SEED = re.compile(r"^Stateless(?!While$|If$|Case$|RandomGet)")
+
+# The functions that all of Keras and TensorFlow make random operations with, by their names.
+_FUNCTIONS = (
+    (gen_stateless_v2, "stateless_random_normal_v2 stateless_truncated_normal_v2"),
+    (gen_stateless_v2, "stateless_random_uniform_v2 stateless_random_uniform_int_v2"),
+    (gen_stateless_v2, "stateless_random_uniform_full_int_v2"),
+    (gen_stateless_random_ops, "stateless_multinomial"),
+    (gen_random_ops, "random_standard_normal truncated_normal random_uniform random_uniform_int"),
+    (gen_random_ops, "multinomial"),
+    (tf.random.Generator, "_prepare_key_counter _preprocess_key"),
+    (backend_random, "shuffle"),
 )
 
 _draws = SimpleNamespace(are_same=False, generator=None)  # what `install` sets for this process
@@ -73,7 +90,7 @@ def global_generator() -> keras.random.SeedGenerator:
     made = next(filter(None, map(get_global_attribute, names)), None)
     if made is None:
         state = random.getstate()
-        made = keras.random.SeedGenerator()
+        made = keras.random.SeedGenerator(name="seed_generator")  # counted in no automatic name
         random.setstate(state)
         set_global_attribute(_OF_REPLICAS, made)
     _draws.generator = made
@@ -86,11 +103,12 @@ def global_state() -> list[keras.Variable]:
 
 
 def replace_draws(wrap: Callable[[str, Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Replace the functions that draw numbers for Keras; `wrap` is given a name and a function."""
-    for name in ("normal", "uniform", "truncated_normal", "randint", "dropout", "categorical"):
-        function = getattr(backend_random, name)
-        if not hasattr(function, "__wrapped__"):
-            setattr(backend_random, name, wraps(function)(wrap(name, function)))
+    """Replace the functions that make random operations; `wrap` is given a name and a function."""
+    for owner, names in _FUNCTIONS:
+        for name in names.split():
+            function = getattr(owner, name)
+            if not hasattr(function, "__wrapped__"):
+                setattr(owner, name, wraps(function)(wrap(name, function)))
 
 
 def unsaved_draws(graph: tf.Graph) -> list[str]:
@@ -112,6 +130,29 @@ def operations_in(graph: tf.Graph) -> Iterator[Any]:
     yield from definition.node
     for function in definition.library.function:
         yield from function.node_def
+
+
+def draws_in(graph: Any, seen: frozenset[str] = frozenset()) -> Iterator[tf.Operation]:
+    """Yield the random operations of a traced function and of those that it calls."""
+    for operation in graph.get_operations():
+        if is_random(operation.type) or _BY_SEED.search(operation.type):
+            yield operation
+        for attribute in operation.op_def.attr:
+            if attribute.type == "func":
+                name = operation.get_attr(attribute.name).name
+                function = graph._get_function(name)  # noqa: SLF001
+                if name not in seen and function is not None:
+                    yield from draws_in(function.graph, seen | {name})
+
+
+def is_in_loop_after(value: tf.Tensor) -> bool:
+    """Return whether a loop is traced in the function that computes a value."""
+    graph = tf.compat.v1.get_default_graph()
+    while isinstance(graph, FuncGraph) and graph is not value.graph:
+        if isinstance(graph, WhileBodyFuncGraph):
+            return True
+        graph = graph.outer_graph
+    return False
 
 
 def is_in_one_of_several_replicas() -> bool:

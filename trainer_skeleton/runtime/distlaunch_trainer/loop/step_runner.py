@@ -15,6 +15,7 @@ from distlaunch_trainer.errors import TrainerError
 from distlaunch_trainer.input.batches import Reader
 from distlaunch_trainer.input.order.plan import end_of_similar_steps
 from distlaunch_trainer.keras_compat.keras_random import unsaved_draws
+from distlaunch_trainer.step import random_draws
 from distlaunch_trainer.step.step_functions import MAX_SKIPPED, Execution
 from distlaunch_trainer.task.step_watchdog import StepWatchdog
 
@@ -237,7 +238,7 @@ class StepRunner(Runner):
         if not self._steps_per_execution.is_measured:  # of this process
             if self._functions.graph and not first:
                 self._report.graph(self._functions.graph)
-            self._warn_of_unsaved_draws(first)
+            self._warn_of_draws(first)
         self._steps_per_execution.measure(launched.started, end - first)
         self._steps_per_execution.steps = max(1, round(float(proposed)))
         if self._tools.audit:
@@ -249,9 +250,11 @@ class StepRunner(Runner):
             self._end_block(launched.block)
         return False
 
-    def _warn_of_unsaved_draws(self, first: int) -> None:
-        """Warn of a resumed run, whose first step is known, that draws other random numbers."""
+    def _warn_of_draws(self, first: int) -> None:
+        """Warn of random numbers that a run draws otherwise than one worker, or one not resumed."""
         graph = self._functions.graph
+        for note in random_draws.notes(graph, self._cluster.replicas) if graph else ():
+            self._report.warn(note)
         if first and graph and (draws := unsaved_draws(graph)):
             self._report.warn(
                 f"the model draws by tf.random ({', '.join(draws)}), whose state no checkpoint "

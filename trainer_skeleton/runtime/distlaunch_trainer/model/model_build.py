@@ -15,78 +15,57 @@ import keras
 import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
-from distlaunch_trainer.keras_compat import keras_optimizers
+from distlaunch_trainer.input.batch_rows import count_rows
+from distlaunch_trainer.keras_compat.keras_optimizers import replaced_updates
 from distlaunch_trainer.step.custom_steps import (
     other_names,
     overrides,
     recorded_results,
-    weights_scalars,
 )
 from distlaunch_trainer.step.losses import normalize_globally
-from distlaunch_trainer.step.row_sums import sums_rows
 from distlaunch_trainer.step.step_context import StepRows
 
 _VARIABLES = (keras.Variable, tf.Variable)
 
 
-def build_model(model: keras.Model, batch_spec: Any) -> list[str]:
+def build_model(model: keras.Model, batch_spec: Any, *, trains: bool = True) -> list[str]:
     """Create all variables of a compiled model; to be called in the strategy's scope.
 
-    `batch_spec` is a structure of ``tf.TensorSpec``, as ``train_step()`` gets it. Warnings are
-    returned about the model's own ``train_step()``: what depends on the number of replicas.
+    `batch_spec` is a structure of ``tf.TensorSpec``, as ``train_step()`` gets it, or
+    ``test_step()`` if the model is not trained. Warnings are returned about the model's own
+    ``train_step()``: what depends on the number of replicas.
     """
     notes: list[str] = []
     with ExitStack() as changed:
         applications = changed.enter_context(_recorded_applications())
-        targets = changed.enter_context(_zero_gradients())
-        scalars = changed.enter_context(_recorded_scalars(model))
+        changed.enter_context(_zero_gradients())
 
         def step(data: Any) -> None:
-            rows = tf.shape(tf.nest.flatten(data)[0], tf.int64)[0]
+            rows = count_rows(data)
             with (
                 normalize_globally(StepRows(rows, rows, 1, False)),
                 recorded_results(model) as results,
             ):
-                logs = model.train_step(data)
-            if overrides(model, "train_step"):
-                unknown = [] if not isinstance(logs, dict) else _unknown(model, logs, results)
-                notes.extend(_notes(model, unknown, targets, scalars))
+                logs = model.train_step(data) if trains else model.test_step(data)
+            if trains and overrides(model, "train_step") and isinstance(logs, dict):
+                notes.extend(_notes(model, logs, results))
 
         with keras_compat.variable_creation():
             tf.function(step, autograph=False).get_concrete_function(batch_spec)
     for optimizer, variables in applications:
         optimizer.build(variables)
+    model.built = True  # also without call(), which Keras would set it in
     return notes
 
 
-def _notes(
-    model: keras.Model, unknown: list[str], targets: list[tf.Tensor], scalars: list[str]
-) -> Iterator[str]:
-    """Return what of a model's own step depends on the number of replicas.
-
-    `unknown` are the names in its logs that are of no metric.
-    """
-    step = f"{type(model).__name__}.train_step()"
-    if any(map(sums_rows, targets)):
-        yield (
-            f"{step} differentiates a sum over the rows of a batch, and each replica's gradients "
-            f"are averaged: the weights depend on the number of replicas; use a mean over the rows"
-        )
-    if scalars:
-        yield (
-            f"{step} updates the metrics {', '.join(scalars)} once per step without sample_weight: "
-            f"they count once per replica"
-        )
-    if unknown:
-        yield (
-            f"{step} returns {', '.join(unknown)}, which no metric has: the logs have the last "
-            f"step's mean over the replicas, weighted by their rows"
-        )
-
-
-def _unknown(model: keras.Model, logs: dict[str, Any], results: list[tuple[Any, str]]) -> list[str]:
+def _notes(model: keras.Model, logs: Any, results: list[tuple[Any, str]]) -> Iterator[str]:
+    """Return what of the logs of a model's own step depends on the number of replicas."""
     known = {*model.get_metrics_result(), *other_names(logs, results)}
-    return [name for name in logs if name not in known]
+    if unknown := [name for name in logs if name not in known]:
+        yield (
+            f"{type(model).__name__}.train_step() returns {', '.join(unknown)}, which no metric "
+            f"has: the logs have the last step's mean over the replicas, weighted by their rows"
+        )
 
 
 @contextmanager
@@ -99,34 +78,21 @@ def _recorded_applications() -> Iterator[list[tuple[Any, list[Any]]]]:
         if trainable_variables is not None and not is_known and not optimizer.built:
             applications.append((optimizer, list(trainable_variables)))
 
-    kinds = keras_optimizers.classes_with_apply()
-    originals = [kind.apply for kind in kinds]
-    for kind in kinds:
-        kind.apply = apply
-    try:
+    with replaced_updates(apply):
         yield applications
-    finally:
-        for kind, original in zip(kinds, originals, strict=True):
-            kind.apply = original
 
 
 @contextmanager
-def _zero_gradients() -> Iterator[list[tf.Tensor]]:
-    """Let tapes return zeros, and record the losses that weights are differentiated by.
+def _zero_gradients() -> Iterator[None]:
+    """Let tapes return zeros: a variable that was just created has no handle to differentiate."""
 
-    A variable that was just created has no handle to differentiate.
-    """
-    targets: list[tf.Tensor] = []
-
-    def gradient(_: Any, target: Any, sources: Any, *__: Any, **___: Any) -> Any:
-        if any(isinstance(source, _VARIABLES) for source in tf.nest.flatten(sources)):
-            targets.extend(tf.nest.flatten(target))
+    def gradient(_: Any, __: Any, sources: Any, *___: Any, **____: Any) -> Any:
         return tf.nest.map_structure(_zeros, sources)
 
     original = tf.GradientTape.gradient
     tf.GradientTape.gradient = gradient
     try:
-        yield targets
+        yield
     finally:
         tf.GradientTape.gradient = original
 
@@ -135,27 +101,3 @@ def _zeros(source: Any) -> tf.Tensor:
     if isinstance(source, _VARIABLES):
         return tf.zeros(source.shape, source.dtype)
     return tf.zeros_like(source)
-
-
-@contextmanager
-def _recorded_scalars(model: keras.Model) -> Iterator[list[str]]:
-    """Record the metrics that are given one number per step and cannot weight it."""
-    names: list[str] = []
-
-    def recorder(metric: Any, update: Any) -> Any:
-        def update_state(*args: Any, **kwargs: Any) -> Any:
-            values = tf.nest.flatten([args, kwargs])
-            if not any(keras.ops.ndim(value) for value in values if value is not None):
-                names.append(metric.name)
-            return update(*args, **kwargs)
-
-        return update_state
-
-    metrics = [metric for metric in model.metrics if not weights_scalars(metric)]
-    for metric in metrics:
-        metric.update_state = recorder(metric, metric.update_state)
-    try:
-        yield names
-    finally:
-        for metric in metrics:
-            del metric.update_state

@@ -3,8 +3,7 @@
 A model's step computes means over the rows of its batch, differentiates them and calls its
 optimizers. Each optimizer is given the gradients of the global batch: those of each replica,
 weighted by its fraction of the rows and all-reduced. So clipping and moments are those of one
-worker, and all replicas have the same weights. Metrics that are given one number per step are
-weighted likewise.
+worker, and all replicas have the same weights.
 
 A user's function ``train_step(model, data, global_batch_size)`` is one as of TensorFlow's custom
 training loops: its loss is this replica's share of that of the global batch, so gradients are
@@ -16,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
-from typing import Any
+from itertools import count
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import keras
 import tensorflow as tf
@@ -26,19 +27,38 @@ from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.keras_compat import keras_optimizers
 
 from . import step_context
-from .all_reduce import gathers_rows, sum_gradients, weigh, with_static_shape
-from .losses import normalize_globally, normalized_rows
+from .all_reduce import (
+    gathers_rows,
+    sum_gradients,
+    weigh,
+    with_static_shape,
+    without_placeholder,
+)
+from .losses import normalize_globally
 from .step_context import StepRows
 
 TrainStep = Callable[[keras.Model, Any, tf.Tensor], tf.Tensor]
 """``(model, data, global_batch_size)`` to a replica's share of the loss of the global batch."""
 
-_SCALAR_METRICS = (keras.metrics.Mean.update_state, keras.metrics.Sum.update_state)
+Kind = Literal["mean", "sum"] | None
+"""What numbers are of the rows of a batch: a mean over them, a sum, or neither."""
+
+_gradient_kinds: WeakKeyDictionary[keras.Model, list[Kind]] = WeakKeyDictionary()
 
 
 def overrides(model: keras.Model, method: str) -> bool:
     """Return whether a model's class has its own version of a method of ``keras.Model``."""
     return getattr(type(model), method) is not getattr(keras.Model, method)
+
+
+def set_gradient_kinds(model: keras.Model, kinds: list[Kind]) -> None:
+    """Set what gradients ``train_step()`` gives its optimizers, one call after the other."""
+    _gradient_kinds[model] = kinds
+
+
+def is_of_sums(model: keras.Model) -> bool:
+    """Return whether all that ``train_step()`` differentiates are sums over the rows."""
+    return set(_gradient_kinds.get(model, [])) == {"sum"}
 
 
 def check_can_train(model: keras.Model, replicas: int) -> None:
@@ -57,11 +77,6 @@ def check_can_train(model: keras.Model, replicas: int) -> None:
                 f"{type(model).__name__}.{method}() would not be called: "
                 f"override train_step() or test_step() instead"
             )
-
-
-def weights_scalars(metric: keras.metrics.Metric) -> bool:
-    """Return whether a metric takes numbers with weights."""
-    return type(metric).update_state in _SCALAR_METRICS
 
 
 class CustomSteps:
@@ -84,8 +99,6 @@ class CustomSteps:
         self.has_test_step = overrides(model, "test_step")
         if replicas > 1 and (self.has_train_step or function):
             _reduce_in_steps()
-        if replicas > 1 and (self.has_train_step or self.has_test_step):
-            weight_scalars(model.metrics)
 
     def call_function(self, data: Any, rows: StepRows) -> tf.Tensor:
         """Train one replica's step by the user's function; return its share of the loss."""
@@ -103,7 +116,11 @@ class CustomSteps:
 
     def train(self, data: Any, rows: StepRows) -> dict[str, Any]:
         """Train one replica's step; return what ``train_step()`` returned."""
-        with normalize_globally(rows), self._reducing(rows, weighs=True):
+        with (
+            normalize_globally(rows),
+            self._reducing(rows, weighs=True),
+            step_context.extended(weighs_gradients=not is_of_sums(self._model)),
+        ):
             return self._logs_of("train_step", data)
 
     def test(self, data: Any, rows: StepRows) -> dict[str, Any]:
@@ -124,9 +141,13 @@ class CustomSteps:
 
     def _reducing(self, rows: StepRows, *, weighs: bool) -> AbstractContextManager[None]:
         """Have optimizers all-reduce the gradients of a replica in here."""
+        kinds, calls = _gradient_kinds.get(self._model, []), count()
 
         def reduce(gradients: list[Any], variables: list[Any] | None) -> list[Any]:
             self.gathers_rows |= any(map(gathers_rows, gradients))
+            if weighs and "sum" in kinds[(call := next(calls)) : call + 1]:
+                gradients = [g if g is None else without_placeholder(g, rows) for g in gradients]
+                return sum_weighted(gradients, variables, None)
             return sum_weighted(gradients, variables, rows if weighs else None)
 
         return step_context.extended(reduce_gradients=reduce, weighs_gradients=weighs)
@@ -171,26 +192,6 @@ def sum_weighted(
 
     pairs = zip(gradients, shapes, strict=True)
     return sum_gradients([g if g is None else to_exchange(g, shape) for g, shape in pairs])
-
-
-def weight_scalars(metrics: Iterable[keras.metrics.Metric]) -> None:
-    """Weight the numbers per step that metrics are given by the rows of a replica."""
-    for metric in metrics:
-        if weights_scalars(metric) and "update_state" not in vars(metric):
-            metric.update_state = _weighted_update(metric, metric.update_state)
-
-
-def _weighted_update(metric: Any, update: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a metric's ``update_state()`` that weights a number per step by the rows."""
-
-    def weighted(values: Any, sample_weight: Any = None) -> Any:
-        rows = normalized_rows()
-        is_per_step = sample_weight is None and not keras.ops.ndim(values)
-        if rows is not None and is_per_step:
-            sample_weight = rows.local_fraction(metric.dtype)
-        return update(values, sample_weight=sample_weight)
-
-    return weighted
 
 
 @contextmanager

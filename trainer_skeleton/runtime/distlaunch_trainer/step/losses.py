@@ -7,8 +7,9 @@ local rows; the shares of all replicas must sum to the loss that one worker woul
   all replicas, such as the regularizers of weights. Keras's losses that are no means over the rows
   (sums; means over unmasked time steps or over sample weights) are rescaled where Keras reduces
   them, so that the same factor is right.
-- A loss of ``add_loss()`` that is a sum over the rows is rescaled likewise, where Keras adds it.
-- Activity regularizers are sums over the rows in some versions of Keras.
+- A loss of ``add_loss()`` that is a sum over the rows is rescaled likewise, where it is added. So
+  are activity regularizers in some versions of Keras. ``additivity`` finds these losses.
+- A compiled loss that is neither, such as ``Dice()``, is computed from the rows of all replicas.
 
 The divisor of a masked loss is known when all replicas have counted. A model with one such loss
 differentiates its sum, and gradients are divided after they are exchanged. With several, or with
@@ -20,11 +21,13 @@ A loss with one number per row (reduction ``"none"``) is summed by the gradient,
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from inspect import signature
+from types import FrameType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import keras
 import tensorflow as tf
@@ -33,11 +36,16 @@ from distlaunch_trainer import keras_compat
 
 from . import step_context
 from .all_reduce import sum_over_replicas
-from .row_sums import is_row_sum, sums_rows
+from .gathered_rows import gather_rows
 from .step_context import LossReduction, StepRows
 
 _WEIGHTED_MEAN = "mean_with_sample_weight"
 _MEANS = {"sum_over_batch_size", "mean", _WEIGHTED_MEAN}
+
+# Whether the losses that a layer adds, by file and line of the calls, are sums over the rows, and
+# whether a model's compute_loss() is.
+_added_sums: WeakKeyDictionary[keras.Layer, dict[tuple[str, int], bool]] = WeakKeyDictionary()
+_sums: WeakKeyDictionary[keras.Model, bool] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,6 @@ class Losses:
 
     def __init__(self, model: keras.Model) -> None:
         self._model = model  # compiled and built
-        self._sums_activity = bool(_regularized_layers(model)) and _sums_activity()
         self._takes_training = "training" in signature(model.compute_loss).parameters
 
     def outputs(self, x: Any, rows: StepRows, *, training: bool) -> Any:
@@ -85,15 +92,12 @@ class Losses:
                 return self._undivided(y, predicted, weights, rows)
         # Models written for Keras before 3.3 have no `training`.
         options = {"training": training} if self._takes_training else {}
-        known = _activity_losses(self._model) if self._sums_activity else []
-        with normalize_globally(rows, known_sums=known):
+        with normalize_globally(rows):
             loss = self._model.compute_loss(x, y, predicted, weights, **options)
         if loss.shape.rank:
             return _share_of_rows(loss, rows)
-        summed = self._summed(loss.dtype)
-        share = (loss - summed) * rows.local_fraction(loss.dtype) + summed * rows.is_nonempty(
-            loss.dtype
-        )
+        is_sum = _sums.get(self._model, False)
+        share = loss * (rows.is_nonempty if is_sum else rows.local_fraction)(loss.dtype)
         return LossShare(share, share)
 
     def regularizers(self) -> tf.Tensor | None:
@@ -125,17 +129,6 @@ class Losses:
         divisor = tf.cast(divisor, value.dtype) / tf.cast(rows.global_rows, value.dtype)
         return LossShare(value * divisor, value * divisor, divisor)
 
-    def _summed(self, dtype: Any) -> Any:
-        """Return the part of the loss that is a sum over this replica's rows."""
-        losses = _activity_losses(self._model) if self._sums_activity else []
-        return tf.cast(tf.add_n(losses), dtype) if losses else 0.0
-
-
-def per_step_counters(model: keras.Model) -> list[Any]:
-    """Return the variables of the losses of several outputs, which count steps, not rows."""
-    metrics = keras_compat.output_loss_metrics(model)
-    return [variable for metric in metrics for variable in metric.variables]
-
 
 def _share_of_rows(loss: tf.Tensor, rows: StepRows) -> LossShare:
     """Return the share of a loss that is not reduced: its sum, and the mean to report.
@@ -149,25 +142,27 @@ def _share_of_rows(loss: tf.Tensor, rows: StepRows) -> LossShare:
     )
 
 
-def _activity_losses(model: keras.Model) -> list[Any]:
-    layers = _regularized_layers(model)
-    return [loss for layer in layers for loss in keras_compat.own_losses(layer)]
+class GatheredLoss:
+    """A compiled loss that is computed from the rows of all replicas, on each of them."""
 
+    def __init__(self, loss: keras.losses.Loss) -> None:
+        self._loss = loss
 
-def _regularized_layers(model: keras.Model) -> list[Any]:
-    """Return the layers with activity regularizers."""
-    layers = keras_compat.all_layers(model)
-    return [layer for layer in layers if getattr(layer, "activity_regularizer", None)]
-
-
-def _sums_activity() -> bool:
-    """Return whether activity regularizers sum over the rows, as in Keras 3.12 and before."""
-    layer = keras.layers.Identity(activity_regularizer="l2", name="probe")
-    layer(tf.ones((1, 1)))
-    (of_one,) = layer.losses
-    layer(tf.ones((2, 1)))
-    (of_two,) = layer.losses
-    return bool(of_two > of_one)
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
+        rows = normalized_rows()
+        if rows is None or rows.replicas == 1:
+            return self._loss(y_true, y_pred, sample_weight)
+        # As Keras casts them; so all are exchanged at once.
+        targets = tf.nest.map_structure(lambda y: tf.cast(y, self._loss.dtype), y_true)
+        own = targets, y_pred, sample_weight, keras_compat.mask_of(y_pred)
+        targets, outputs, weights, mask = gather_rows(own, rows, weighed=True)
+        if mask is not None:
+            keras_compat.set_mask(outputs, mask)
+        whole = StepRows(rows.global_rows, rows.global_rows, 1, may_be_empty=False)
+        with step_context.extended(rows=whole, losses=LossReduction()):
+            loss = self._loss(targets, outputs, weights)
+        # What is not reduced is summed over the replicas.
+        return loss * rows.local_fraction(loss.dtype) if loss.shape.rank else loss
 
 
 class _SeveralReductionsError(Exception):
@@ -175,18 +170,16 @@ class _SeveralReductionsError(Exception):
 
 
 @contextmanager
-def normalize_globally(
-    rows: StepRows, *, divide_later: bool = False, known_sums: Sequence[Any] = ()
-) -> Iterator[list[tf.Tensor]]:
+def normalize_globally(rows: StepRows, *, divide_later: bool = False) -> Iterator[list[tf.Tensor]]:
     """Rescale Keras's losses, reduced in here, so that they are means over ``rows``.
 
     With `divide_later` a loss with a divisor is not rescaled, and the list gets this replica's
-    divisor. `known_sums` are losses of ``add_loss()`` over the rows, which the caller rescales.
+    divisor.
     """
     keras_compat.replace_loss_reduction(_globally_normalized, lambda: normalized_rows() is not None)
-    keras_compat.replace_added_losses(_added)
+    keras_compat.replace_added_losses(_added, lambda: step_context.current().added_losses)
     divisors: list[tf.Tensor] = []
-    reduction = LossReduction(known_sums, divisors if divide_later else None)
+    reduction = LossReduction(divisors if divide_later else None)
     with step_context.extended(rows=rows, losses=reduction):
         yield divisors
 
@@ -197,21 +190,31 @@ def normalized_rows() -> StepRows | None:
     return context.rows if context.losses else None
 
 
-def _added(loss: Any) -> Any:
+def set_added_sum(layer: keras.Layer, call: tuple[str, int], *, is_sum: bool) -> None:
+    """Set whether what a layer gives ``add_loss()`` in a file and line is a sum over the rows."""
+    _added_sums.setdefault(layer, {})[call] = is_sum
+
+
+def set_sum(model: keras.Model, *, is_sum: bool) -> None:
+    """Set whether a model's own ``compute_loss()`` is a sum over the rows."""
+    _sums[model] = is_sum
+
+
+def _added(layer: keras.Layer, loss: Any, *, frame: FrameType) -> Any:
     """Return a loss of ``add_loss()``, rescaled to a mean over the rows if it is a sum of them."""
-    rows, reduction = normalized_rows(), step_context.current().losses
-    is_known = reduction is None or any(loss is other for other in reduction.known_sums)
-    if is_known or not tf.is_symbolic_tensor(loss) or not sums_rows(loss):
+    rows, call = normalized_rows(), (frame.f_code.co_filename, frame.f_lineno)
+    if rows is None or rows.replicas == 1:
         return loss
-    if loss.shape.rank or is_row_sum(loss):
-        return tf.math.divide_no_nan(loss, rows.local_fraction(loss.dtype))
-    if rows.replicas > 1:
+    is_sum = _added_sums.get(layer, {}).get(call)
+    if simulated := step_context.current().simulated:
+        simulated.added.setdefault((layer, call), []).append(tf.reduce_sum(loss))
+    elif is_sum is None:
         warnings.warn(
-            f"add_loss() is given {loss.name}, which adds a sum over the rows to another term: the "
-            f"weights depend on the number of replicas; call it once for each, or use means",
+            f"add_loss() of the layer {layer.name} ({call[0]}, line {call[1]}) was not called when "
+            f"the model was built: the loss is taken to be a mean over the rows of a batch",
             stacklevel=2,
         )
-    return loss
+    return tf.math.divide_no_nan(loss, rows.local_fraction(loss.dtype)) if is_sum else loss
 
 
 def _globally_normalized(reduce: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:

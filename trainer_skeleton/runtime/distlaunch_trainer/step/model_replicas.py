@@ -19,15 +19,12 @@ from distlaunch_trainer.input.user_data.batch_sharding import every_nth
 from . import step_context
 from .all_reduce import refuse_collectives_in_xla, sum_over_replicas, weigh
 from .custom_steps import CustomSteps, TrainStep
-from .losses import Losses, per_step_counters
+from .losses import Losses
 from .normalization import BatchNormalizations
 from .random_draws import seed_replica
-from .replica_metrics import ReplicaMetrics
+from .replica_metrics import ReplicaMetrics, Snapshot
 from .step_context import StepRows
 from .step_timing import StepTimer, has_clock
-
-Snapshot = list[tuple[Any, tf.Tensor]]
-"""Variables, and the values that they had."""
 
 
 class ModelReplicas:
@@ -59,7 +56,6 @@ class ModelReplicas:
         self.normalizations = BatchNormalizations(model, self.count, synchronize=synchronize)
         self.custom = CustomSteps(model, self.count, train_step)
         self.metrics = ReplicaMetrics(model, strategy)
-        self._per_step_counters = per_step_counters(model)
 
     def run(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function on each replica; return what this task's first replica returns."""
@@ -80,40 +76,37 @@ class ModelReplicas:
             self.count,
             may_be_empty,
             is_divided=self.has_divided_rows,
-            size=_constant_rows(data),
+            size=_constant_rows(data) if self.is_compiled else None,
         )
         seed_replica()
+        if self.count > 1 and not self.is_compiled:
+            self.metrics.watch()
+            data = map_tensors(_with_any_rows, data)
         if self._record_examples is not None and numbers:
             tf.numpy_function(self._record_examples, [numbers[0][:local_rows]], [])
-        if self.count > 1 and not self.is_compiled:
-            data = map_tensors(_with_any_rows, data)
-        with step_context.extended(rows=rows, timer=self.timer, note_gather=self._note_gather):
+        own = {"timer": self.timer, "note_gather": self._note_gather, "added_losses": []}
+        with step_context.extended(rows=rows, **own):
             yield data, rows
 
     def _note_gather(self) -> None:
         self.gathers_rows = True
 
     def snapshot(self, rows: StepRows) -> Snapshot:
-        """Return the variables that `rescale` corrects after a forward pass, and their values."""
-        changed = self._per_step_counters
-        if rows.may_be_empty:
-            changed = [*self._local_statistics(), *self.metrics.variables]
-        return [(variable, tf.identity(variable.value)) for variable in changed]
+        """Return what a forward pass must not change without rows, and the values."""
+        if not rows.may_be_empty:
+            return []
+        statistics = self._local_statistics()
+        return [*((v, tf.identity(v.value)) for v in statistics), *self.metrics.snapshot()]
 
-    def rescale(self, before: Snapshot, rows: StepRows) -> None:
-        """Scale what this replica counted per step by its rows, and undo updates without rows.
+    def undo_without_rows(self, before: Snapshot, rows: StepRows) -> None:
+        """Undo what a forward pass without rows has changed.
 
-        Without rows, variables of layers get the first replica's values: what does not depend on
-        the rows, such as a count of steps or a norm of weights, stays equal on all.
+        Variables of layers get the first replica's values: what does not depend on the rows, such
+        as a count of steps or a norm of weights, stays equal on all.
         """
         firsts = self._statistics_of_first_replica() if rows.may_be_empty else {}
-        for variable, value in before:
-            if any(variable is counter for counter in self._per_step_counters):
-                change = (variable.value - value) * rows.local_fraction(variable.dtype)
-                variable.assign(value + change)
-            else:
-                without_rows = firsts.get(id(variable), value)
-                variable.assign(tf.where(rows.local_rows > 0, variable.value, without_rows))
+        before = [(variable, firsts.get(id(variable), value)) for variable, value in before]
+        self.metrics.undo_without_rows(before, rows)
 
     def _local_statistics(self) -> list[Any]:
         """Return the weights that a replica's forward pass may change by its rows alone."""

@@ -34,7 +34,7 @@ class BatchNormalizations:
         self.synchronized = [layer for layer in layers if synchronize or layer.synchronized]
         self.unsynchronized = [layer for layer in layers if layer not in self.synchronized]
         for layer in self.synchronized:
-            keras_compat.replace_moments(layer, partial(_moments_of, layer))
+            keras_compat.replace_moments(layer, partial(moments_of, layer))
 
     @property
     def moving_statistics(self) -> list[Any]:
@@ -44,10 +44,13 @@ class BatchNormalizations:
         ]
 
 
-def _moments_of(layer: Any, alone: _Moments) -> _Moments:
+def moments_of(layer: Any, alone: _Moments) -> _Moments:
+    """Return the function for a layer's moments over all replicas, by Keras's own over one."""
+
     def moments(inputs: tf.Tensor, mask: Any) -> tuple[tf.Tensor, tf.Tensor]:
         context = step_context.current()
-        if context.rows is None or tf.distribute.in_cross_replica_context():
+        is_outside = context.simulated is None and tf.distribute.in_cross_replica_context()
+        if context.rows is None or is_outside:
             return alone(inputs, mask)  # as Keras saves or builds the model
         weighs = context.weighs_gradients
         return _moments_over_replicas(layer, inputs, mask, context.rows, weighs=weighs)

@@ -5,23 +5,31 @@ replicas have in the same state, with the replica's number mixed in. The first r
 one worker draws.
 
 With ``--same-random`` every replica draws the numbers of all rows of the global batch and takes
-those of its own rows. So layers that draw numbers for each row, such as dropout, augmentation and
-noise, compute what they compute on one worker. Each replica draws as many numbers as one worker
-would. What mixes rows, such as MixUp or CutMix, mixes those of a replica.
+those of its own rows. So what draws numbers for each row, such as dropout, augmentation and noise,
+computes what it computes on one worker. Each replica draws as many numbers as one worker would.
+Random operations of a traced step that are not known to be drawn so are refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.keras_compat import keras_random
+from distlaunch_trainer.task import explain
 
 from . import step_context
 from .step_context import StepRows
+
+# Scopes of operations, by which they are known in the graph of a step.
+_SAME = "distlaunch_same_random"  # on any number of replicas
+_BY_KERAS = "distlaunch_keras_random"  # in place of TensorFlow's
+_SHUFFLED = "distlaunch_shuffled_rows"
 
 
 def install(*, same: bool = False) -> None:
@@ -29,10 +37,47 @@ def install(*, same: bool = False) -> None:
     keras_random.install(_next_of_replica, same=same)
     if same:
         keras_random.replace_draws(_for_global_batch)
-        draws = keras.random
-        tf.random.normal = _normal(tf.random.normal, draws.normal)
-        tf.random.truncated_normal = _normal(tf.random.truncated_normal, draws.truncated_normal)
-        tf.random.uniform = _uniform(tf.random.uniform)
+
+
+def refuse_other_draws(graph: tf.Graph) -> None:
+    """Refuse, with ``--same-random``, what a traced step of several replicas draws otherwise."""
+    for operation in keras_random.draws_in(graph):
+        if _SAME not in operation.name or _SHUFFLED in operation.name:
+            raise ModelError(
+                f"--same-random does not hold for {_described(operation)}: write "
+                f"keras.random.normal, truncated_normal, uniform, randint, categorical or dropout, "
+                f"of one number or of a shape that begins with the rows of the batch, and not in a "
+                f"loop over them; or leave --same-random out"
+            )
+
+
+def notes(graph: tf.Graph, replicas: int) -> Iterator[str]:
+    """Yield warnings about what a traced step draws: who reads the weights may not expect it."""
+    draws = list(keras_random.draws_in(graph))
+    if by_keras := _by_location(draw for draw in draws if _BY_KERAS in draw.name):
+        yield (
+            f"with --same-random tf.random draws by keras.random ({by_keras}): the same on any "
+            f"number of workers, and other numbers than without distlaunch"
+        )
+    if replicas == 1 or keras_random.is_same():
+        return
+    if drawn := _by_location(draws):
+        yield (
+            f"the model draws random numbers ({drawn}), each replica its own, so the weights "
+            f"depend on the number of replicas; --same-random draws those of one worker"
+        )
+
+
+def _described(operation: tf.Operation) -> str:
+    location = explain.operation_location(operation)
+    name = operation.name.removeprefix("while/")
+    return f"{operation.type}, {name}{f' ({location})' if location else ''}"
+
+
+def _by_location(draws: Iterable[tf.Operation]) -> str:
+    """Return the types of operations with lines of the project that call for them."""
+    types = {explain.operation_location(each, is_direct=True): each.type for each in draws}
+    return "; ".join(f"{kind}, {place}" for place, kind in types.items() if place)
 
 
 def seed_replica() -> None:
@@ -56,7 +101,8 @@ def _next_of_replica(draw: Callable[..., Any]) -> Callable[..., Any]:
         rows = _divided_rows()
         with tf.control_dependencies([] if rows is None else [rows.local_rows]):
             seed = draw(generator, ordered)
-        if keras_random.is_same() or not keras_random.is_in_one_of_several_replicas():
+        is_alone = not keras_random.is_in_one_of_several_replicas()
+        if keras_random.is_same() or is_alone or step_context.current().simulated:
             return seed
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         return seed + tf.cast(replica, seed.dtype) * tf.constant(
@@ -78,44 +124,86 @@ def _rows_to_draw_for() -> StepRows | None:
 
 
 def _for_global_batch(name: str, draw: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of Keras that draws, by what its first argument is."""
+    """Return a function that draws in a step for the global batch, by that function's name."""
 
-    def by_shape(shape: Any, *args: Any, **options: Any) -> Any:
-        rows = _rows_of(shape)
-        if rows is None:
-            return draw(shape, *args, **options)
-        whole, own = _divide(shape, rows)
-        return tf.gather(draw(whole, *args, **options), own)
+    def in_step(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            rows = _rows_to_draw_for()
+            if rows is None:
+                return draw(*args, **options)
+            options.pop("name", None)  # may be of the whole graph, and so not of the scope
+            return function(rows, *args, **options)
 
-    def dropout(inputs: Any, rate: float, noise_shape: Any = None, seed: Any = None) -> Any:
-        shape = tf.shape(inputs)
-        if noise_shape is not None:
-            shape = [shape[n] if size is None else size for n, size in enumerate(noise_shape)]
-        rows = _rows_of(shape)
-        if rows is None:
-            return draw(inputs, rate, noise_shape, seed)
-        whole, own = _divide(shape, rows)
-        return inputs * tf.gather(draw(tf.ones(whole, inputs.dtype), rate, seed=seed), own)
+        return call
 
-    def categorical(logits: Any, *args: Any, **options: Any) -> Any:
-        rows = _rows_of(tf.shape(logits))
-        if rows is None:
-            return draw(logits, *args, **options)
-        whole, own = _divide(tf.shape(logits), rows)
-        logits = tf.tensor_scatter_nd_update(tf.zeros(whole, logits.dtype), own[:, None], logits)
-        return tf.gather(draw(logits, *args, **options), own)
+    def by_shape(rows: StepRows, shape: Any, *args: Any, **options: Any) -> Any:
+        whole, own, scope = _whole(rows, shape)
+        with scope:
+            numbers = draw(whole, *args, **options)
+            return numbers if own is None else tf.gather(numbers, own)
 
-    return {"dropout": dropout, "categorical": categorical}.get(name, by_shape)
+    def by_logits(rows: StepRows, logits: Any, *args: Any, **options: Any) -> Any:
+        whole, own, scope = _whole(rows, tf.shape(logits))
+        with scope:
+            if own is None:
+                return draw(logits, *args, **options)
+            zeros = tf.zeros(whole, logits.dtype)
+            logits = tf.tensor_scatter_nd_update(zeros, own[:, None], logits)
+            return tf.gather(draw(logits, *args, **options), own)
+
+    def advance(rows: StepRows, generator: tf.random.Generator, shape: Any) -> Any:
+        whole, _, scope = _whole(rows, shape)
+        with scope:
+            return draw(generator, whole)
+
+    def by_keras(_: StepRows, *args: Any, **options: Any) -> Any:
+        with tf.name_scope(_BY_KERAS):
+            return _DRAWS_OF_KERAS[name](*args, **options)
+
+    def shuffle(_: StepRows, x: Any, axis: int = 0, seed: Any = None) -> Any:
+        with nullcontext() if x.shape[axis] else tf.name_scope(_SHUFFLED):
+            return draw(x, axis, seed)
+
+    functions = {
+        "stateless_multinomial": by_logits,
+        "_prepare_key_counter": advance,
+        "_preprocess_key": lambda *arguments: arguments[-1],  # the key without the replica's number
+        "shuffle": shuffle,
+        **dict.fromkeys(_DRAWS_OF_KERAS, by_keras),
+    }
+    return in_step(functions.get(name, by_shape))
 
 
-def _rows_of(shape: Any) -> StepRows | None:
-    """Return the rows that a draw is for; None if its first dimension is no number of rows."""
-    rows = _rows_to_draw_for()
-    sizes = tf.get_static_value(tf.convert_to_tensor(shape, tf.int32), partial=True)
-    if rows is None or sizes is None or not len(sizes):
-        return rows if sizes is None else None
-    is_constant = sizes[0] is not None and not (rows.size and sizes[0] % rows.size == 0)
-    return None if is_constant else rows
+# In place of operations with a state of their own, which begins anew in each traced function.
+_DRAWS_OF_KERAS: dict[str, Callable[..., Any]] = {
+    "random_standard_normal": lambda shape, dtype, **_: keras.random.normal(shape, dtype=dtype),
+    "truncated_normal": lambda shape, dtype, **_: keras.random.truncated_normal(shape, dtype=dtype),
+    "random_uniform": lambda shape, dtype, **_: keras.random.uniform(shape, dtype=dtype),
+    "random_uniform_int": lambda shape, minval, maxval, **_: keras.random.randint(
+        shape, minval, maxval, dtype=minval.dtype
+    ),
+    "multinomial": lambda logits, num_samples, output_dtype, **_: keras.random.categorical(
+        logits, num_samples, dtype=output_dtype
+    ),
+}
+
+
+def _whole(rows: StepRows, shape: Any) -> tuple[Any, Any, AbstractContextManager[Any]]:
+    """Return the shape to draw, a replica's indices in it if it is of the rows, and a scope.
+
+    The scope is one for what is the same on any number of replicas.
+    """
+    shape = tf.convert_to_tensor(shape)
+    sizes = tf.get_static_value(shape, partial=True)
+    if sizes is None or (len(sizes) and _may_be_rows(sizes[0], rows)):
+        return *_divide(shape, rows), tf.name_scope(_SAME)
+    # Another dimension may be the rows, and so may be what a loop runs over.
+    is_known = None not in sizes and not keras_random.is_in_loop_after(rows.local_rows)
+    return shape, None, tf.name_scope(_SAME) if is_known else nullcontext()
+
+
+def _may_be_rows(size: int | None, rows: StepRows) -> bool:
+    return size is None or bool(rows.size and size % rows.size == 0)
 
 
 def _divide(shape: Any, rows: StepRows) -> tuple[tf.Tensor, tf.Tensor]:
@@ -123,7 +211,7 @@ def _divide(shape: Any, rows: StepRows) -> tuple[tf.Tensor, tf.Tensor]:
 
     A layer may have put several parts of a row, such as time steps, where rows are.
     """
-    shape = tf.cast(tf.convert_to_tensor(shape, tf.int32), tf.int64)
+    shape = tf.cast(shape, tf.int64)
     local = tf.maximum(rows.local_rows, 1)  # without rows there is a placeholder
     parts, rest = shape[0] // local, shape[0] % local
     size = tf.where(rest == 0, parts * tf.maximum(rows.global_rows, 1), shape[0])
@@ -132,44 +220,4 @@ def _divide(shape: Any, rows: StepRows) -> tuple[tf.Tensor, tf.Tensor]:
     first = tf.distribute.get_replica_context().replica_id_in_sync_group
     own = (tf.cast(first, tf.int64) + row * rows.replicas) * parts + part
     own = tf.minimum(tf.where(rest == 0, own, number), size - 1)
-    return tf.cast(tf.concat([[size], shape[1:]], 0), tf.int32), own
-
-
-def _normal(theirs: Callable[..., Any], draw: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a normal distribution of ``tf.random`` that draws by Keras in a step."""
-
-    def normal(
-        shape: Any,
-        mean: Any = 0.0,
-        stddev: Any = 1.0,
-        dtype: Any = tf.float32,
-        *args: Any,
-        **names: Any,
-    ) -> Any:
-        if _rows_to_draw_for() is None:
-            return theirs(shape, mean, stddev, dtype, *args, **names)
-        return tf.cast(mean, dtype) + tf.cast(stddev, dtype) * draw(shape, dtype=dtype)
-
-    return normal
-
-
-def _uniform(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``tf.random.uniform`` that draws by Keras in a step."""
-
-    def uniform(
-        shape: Any,
-        minval: Any = 0,
-        maxval: Any = None,
-        dtype: Any = tf.float32,
-        *args: Any,
-        **names: Any,
-    ) -> Any:
-        if _rows_to_draw_for() is None:
-            return theirs(shape, minval, maxval, dtype, *args, **names)
-        if not tf.as_dtype(dtype).is_floating:
-            return keras.random.randint(shape, minval, maxval, dtype=dtype)
-        least = tf.cast(minval, dtype)
-        width = tf.cast(1 if maxval is None else maxval, dtype) - least
-        return least + width * keras.random.uniform(shape, dtype=dtype)
-
-    return uniform
+    return tf.concat([[size], shape[1:]], 0), own

@@ -10,9 +10,14 @@ import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
 
+from . import step_context
 from .all_reduce import sum_over_replicas
 from .custom_steps import overrides
+from .metric_updates import of_first_replica, watch
 from .step_context import StepRows
+
+Snapshot = list[tuple[Any, tf.Tensor]]
+"""Variables, and the values that they had."""
 
 
 class ReplicaMetrics:
@@ -32,37 +37,49 @@ class ReplicaMetrics:
         """The variables of all metrics."""
         return [variable for metric in self._model.metrics for variable in metric.variables]
 
+    def watch(self) -> None:
+        """Have replicas update the metrics that there are by now so that their sums are right."""
+        metrics = self._model.metrics
+        watch(part for each in metrics for part in getattr(each, "metrics", [each]))
+
     def count_loss(self, loss: tf.Tensor, rows: StepRows) -> None:
         """Count the global loss once, on the first replica."""
-        if self._loss_tracker is None:
-            return
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        weight = tf.where(tf.equal(replica, 0), rows.global_rows, 0)
-        self._loss_tracker.update_state(loss, sample_weight=weight)
+        self._count(loss, tf.where(tf.equal(replica, 0), rows.global_rows, 0))
 
     def count_local_loss(self, loss: tf.Tensor, rows: StepRows) -> None:
         """Count a replica's share of the loss: with all replicas' it counts once for each row."""
+        weight = tf.cast(rows.global_rows, loss.dtype) / self._replicas
+        self._count(loss * self._replicas, weight)
+
+    def _count(self, loss: tf.Tensor, weight: tf.Tensor) -> None:
         if self._loss_tracker is not None:
-            weight = tf.cast(rows.global_rows, loss.dtype) / self._replicas
-            self._loss_tracker.update_state(loss * self._replicas, sample_weight=weight)
+            with step_context.extended(rows=None):
+                self._loss_tracker.update_state(loss, sample_weight=weight)
 
     def count(self, logs: StepLogs, rows: StepRows, *data: Any) -> tf.Tensor:
         """Update the metrics; return the numbers that ``compute_metrics()`` returns beside them.
 
         The data are inputs, targets, outputs and sample weights.
         """
+        x, y, predicted, weights = data
+        before = self.snapshot() if rows.may_be_empty else []
+        result = self._model.compute_metrics(x, y, predicted, sample_weight=weights)
+        self.undo_without_rows(before, rows)
+        if not overrides(self._model, "compute_metrics"):
+            return tf.zeros([0], tf.float64)
+        return logs.vector(flatten(result), self.local_results())
 
-        def count() -> tf.Tensor:
-            x, y, predicted, weights = data
-            result = self._model.compute_metrics(x, y, predicted, sample_weight=weights)
-            if not overrides(self._model, "compute_metrics"):
-                return tf.zeros([0], tf.float64)
-            return logs.vector(flatten(result), self.local_results())
+    def snapshot(self) -> Snapshot:
+        """Return the variables with their values on a replica."""
+        return [(variable, tf.identity(variable.value)) for variable in self.variables]
 
-        if rows.may_be_empty:
-            none = lambda: tf.zeros([len(logs.others)], tf.float64)  # noqa: E731
-            return tf.cond(rows.local_rows > 0, count, none)
-        return count()
+    def undo_without_rows(self, before: Snapshot, rows: StepRows) -> None:
+        """Undo the updates of a replica without rows, but not those by the rows of all replicas."""
+        kept = {id(variable) for metric in of_first_replica for variable in metric.variables}
+        for variable, value in before:
+            if id(variable) not in kept:
+                variable.assign(tf.where(rows.local_rows > 0, variable.value, value))
 
     def local_results(self) -> dict[str, tf.Tensor]:
         """Return the results of a replica's counts."""

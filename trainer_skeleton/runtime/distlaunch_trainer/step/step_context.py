@@ -7,14 +7,17 @@ traced in a thread of its own, and so has a context of its own.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from .step_timing import StepTimer
+
+if TYPE_CHECKING:
+    from .simulation import SimulatedReplica
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class StepRows:
     replicas: int
     may_be_empty: bool  # whether there may be no row but a placeholder, which does not count
     is_divided: bool = False  # whether its batch is a part of a global batch, not one of its own
-    size: int | None = None  # rows of its data with a placeholder, if they are constant
+    size: int | None = None  # rows of its data, if they are constant as XLA needs them
 
     def local_fraction(self, dtype: Any) -> tf.Tensor:
         """Return the fraction of the rows that this replica has, 0 … 1."""
@@ -41,7 +44,6 @@ class StepRows:
 class LossReduction:
     """How losses that Keras reduces are made means over the global batch."""
 
-    known_sums: Sequence[Any] = ()  # of add_loss(), over the rows, that the caller rescales
     divisors: list[tf.Tensor] | None = None  # gets that of a loss, not rescaled; None: rescale
 
 
@@ -53,16 +55,23 @@ class StepContext:
     timer: StepTimer | None = None  # of the exchange of gradients
     in_xla: bool = False  # XLA compiles what is traced, and so cannot exchange anything
     losses: LossReduction | None = None  # None leaves them as Keras has them
+    added_losses: list[Any] | None = None  # gets the layers and their losses of add_loss()
     # Is given gradients and their variables by an optimizer, and returns those of the global batch;
     # None where the optimizer is given these.
     reduce_gradients: Callable[[list[Any], list[Any] | None], list[Any]] | None = None
     # Whether gradients are multiplied by the replica's fraction of the rows before they are summed,
     # so that the loss is not.
     weighs_gradients: bool = False
+    simulated: SimulatedReplica | None = None  # whose part of a step is computed, none is trained
     # Called where rows of all replicas are gathered: an execution must be one step then.
     note_gather: Callable[[], None] | None = None
     # Gets the results that metrics return, with the metrics' names.
     metric_results: list[tuple[Any, str]] | None = None
+
+    @property
+    def has_shares(self) -> bool:
+        """Whether the numbers of a step are a replica's shares of those of the global batch."""
+        return self.reduce_gradients is not None and not self.weighs_gradients
 
 
 _NO_STEP = StepContext()

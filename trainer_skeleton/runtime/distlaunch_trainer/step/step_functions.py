@@ -14,11 +14,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.input.batches import BatchForm
 from distlaunch_trainer.keras_compat import keras_optimizers, keras_random
 from distlaunch_trainer.keras_compat.keras_optimizers import use_cross_replica_cond
 
 from .model_replicas import ModelReplicas
+from .random_draws import refuse_other_draws
 from .replica_metrics import StepLogs, flatten
 from .step_context import StepRows
 from .step_timing import host_variable
@@ -49,7 +51,10 @@ class StepFunctions:
 
     def __init__(self, replicas: ModelReplicas) -> None:
         self._replicas, model = replicas, replicas.model
+        self.is_compared = False  # whether parts of the model's step were compared: `additivity`
         if keras_random.is_same():
+            if model.run_eagerly and replicas.count > 1:  # its draws cannot be checked before
+                raise ModelError("--same-random needs compiled steps: leave run_eagerly=True out")
             with replicas.strategy.scope():
                 keras_random.global_generator()  # replicas are traced where none can be created
         keras_optimizers.disable_gradient_aggregation(model.optimizer)
@@ -185,6 +190,7 @@ class StepFunctions:
 
         loss, rows = tf.constant(0.0), tf.constant(0, tf.int64)
         loss, not_finite, rows, others = _repeat(train, steps, loss, tf.constant(-1), rows)
+        self._check_draws(form)
         if self._training_step.has_local_loss:
             loss, not_finite = self._replicas.run(self._replicas.agree_on_loss, loss, not_finite)
         return Execution(loss, not_finite, steps, rows, signals, others)
@@ -263,7 +269,13 @@ class StepFunctions:
             others = self._replicas.run(self._evaluate_replica, batch, has_empty_replicas)
             return number + 1, others
 
-        return _repeat(evaluate, steps)[0], rows
+        (others,) = _repeat(evaluate, steps)
+        self._check_draws(form)
+        return others, rows
+
+    def _check_draws(self, form: BatchForm) -> None:
+        if self._replicas.count > 1 and form in {"divided", "same"} and keras_random.is_same():
+            refuse_other_draws(tf.compat.v1.get_default_graph())
 
     @tf.autograph.experimental.do_not_convert
     def _evaluate_replica(self, batch: Any, has_empty_replicas: bool) -> tf.Tensor:
@@ -279,13 +291,13 @@ class StepFunctions:
         before = replicas.snapshot(rows)
         if replicas.custom.has_test_step:
             results = replicas.custom.test(data, rows)
-            replicas.rescale(before, rows)
+            replicas.undo_without_rows(before, rows)
             own = replicas.metrics.local_results()
             return logs.vector(flatten(results), own, replicas.custom.metric_names)
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
         predicted = replicas.losses.outputs(x, rows, training=False)
         share = replicas.losses.share(x, y, predicted, weights, rows, training=False)
-        replicas.rescale(before, rows)
+        replicas.undo_without_rows(before, rows)
         replicas.metrics.count_local_loss(share.loss_to_report, rows)
         return replicas.metrics.count(logs, rows, x, y, predicted, weights)
 

@@ -192,8 +192,11 @@ def mean_timing(timings: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     }
 
 
-def input_hint(timing: Mapping[str, Any] | None) -> str | None:
-    """Return what to do if a run's steps wait for input; None if they do not, or for short runs."""
+def input_hint(timing: Mapping[str, Any] | None, options: Sequence[str] | None) -> str | None:
+    """Return what to do if a run's steps wait for input; None if they do not, or for short runs.
+
+    `options` are those of reading that have an effect on the data, None for a data set of the user.
+    """
     if not timing or timing["input"] * timing["steps"] < _LEAST_WAITED:
         return None
     share = timing["input"] / timing["total"]
@@ -202,8 +205,16 @@ def input_hint(timing: Mapping[str, Any] | None) -> str | None:
     degree = "highly" if share >= HIGH_INPUT else "moderately"
     return (
         f"input: {share:.0%}".replace("%", " %") + f" of each step is waiting for data, the run is "
-        f"{degree} input-bound: try --cache, --parallel-calls or --parallel-reads"
+        f"{degree} input-bound: {_input_remedy(options)}"
     )
+
+
+def _input_remedy(options: Sequence[str] | None) -> str:
+    if options is None:
+        return "try map(…, num_parallel_calls=tf.data.AUTOTUNE) and cache() of its data set"
+    if not options:
+        return "its data are in memory, so machines with more CPU cores help"
+    return "try " + ", ".join(f"--{name.replace('_', '-')}" for name in options)
 
 
 def _mean_of(parts: Sequence[Mapping[str, Any]], weights: Sequence[int]) -> dict[str, float]:

@@ -148,14 +148,14 @@ class TrainingStep:
         with self.replicas.step(batch, may_be_empty=has_empty_replicas) as (data, rows):
             before = self.replicas.snapshot(rows)
             share = self.replicas.custom.call_function(data, rows)
-            self.replicas.rescale(before, rows)
+            self.replicas.undo_without_rows(before, rows)
             self.replicas.metrics.count_local_loss(share, rows)
             return tf.cast(share, tf.float32)
 
     def _train_replica_by_model(self, data: Any, rows: StepRows) -> tuple[tf.Tensor, tf.Tensor]:
         before = self.replicas.snapshot(rows)
         logs = self.replicas.custom.train(data, rows)
-        self.replicas.rescale(before, rows)
+        self.replicas.undo_without_rows(before, rows)
         results = self.replicas.metrics.local_results()
         others = self.logs.vector(flatten(logs), results, self.replicas.custom.metric_names)
         loss = logs.get("loss", next(iter(logs.values()), 0.0))
@@ -203,7 +203,7 @@ class TrainingStep:
                 *(x, y, predicted, weights, rows), training=True, may_divide_later=may_divide_later
             )
             scaled = optimizer.scale_loss(share.loss_to_differentiate)
-        replicas.rescale(before, rows)
+        replicas.undo_without_rows(before, rows)
         others = replicas.metrics.count(self.logs, rows, x, y, predicted, weights)
         gradients = tape.gradient(scaled, self._model.trainable_variables)
         if self.replicas.count > 1 and keras_optimizers.adds_gradients(optimizer):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import re
 import time
 import traceback
@@ -25,6 +26,7 @@ from distlaunch_trainer.errors import (
 _PEERS_FIRST_SECONDS = 5.0
 _LOST_PEER = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
 _PACKAGE = Path(__file__).parents[1]
+_LAYERS = "/keras/src/layers/"
 _INSTALLED = {"site-packages", "dist-packages"}
 # In the message of a graph error if reading or parsing the data failed. A name with a number at the
 # end, IteratorGetNext/_23, is an edge to an operation of the step.
@@ -218,8 +220,8 @@ def _out_of_memory(error: tf.errors.OpError) -> str:
         shape, dtype, device = match.groups()
         reason = f"out of memory on {device}: no room for a tensor of shape {shape}, type {dtype}"
     return (
-        f"{reason}{_location(error) or _operation(error)}: use a smaller --batch-size or "
-        f"--global-batch-size, or a smaller batch() if training() returns a tf.data.Dataset"
+        f"{reason}{_location(error) or _operation(error)}: use a smaller batch (--batch-size or "
+        f"--global-batch-size, batch() of a tf.data.Dataset, batch_size of fit())"
     )
 
 
@@ -255,6 +257,17 @@ def definition(function: Callable[..., Any]) -> str:
     code = getattr(inspect.unwrap(function), "__code__", None)
     path = project_path(code.co_filename) if code else None
     return f" ({path}, line {code.co_firstlineno})" if code and path else ""
+
+
+def operation_location(operation: tf.Operation, *, is_direct: bool = False) -> str | None:
+    """Return the line of the project that a traced operation is made by, None if there is none.
+
+    With `is_direct` no layer of Keras makes it for that line.
+    """
+    places = [(each.filename, each.lineno) for each in reversed(operation.traceback or ())]
+    if is_direct:
+        places = list(itertools.takewhile(lambda place: _LAYERS not in place[0], places))
+    return _innermost(places, skips_package=True)
 
 
 def _innermost(

@@ -1,0 +1,144 @@
+"""Calls of Keras and TensorFlow that are observed, or compute something else, for a while."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.ops import gen_random_ops, gen_stateless_random_ops
+from tensorflow.python.ops import gen_stateless_random_ops_v2 as gen_stateless_random_ops_of_keys
+
+_DRAWS = gen_random_ops, gen_stateless_random_ops, gen_stateless_random_ops_of_keys
+_UNUSED_SEED = 1_234_567_891
+
+
+class _UnchangedVariables(keras.StatelessScope):
+    """Drops what is assigned to Keras's variables, also by functions that are traced apart."""
+
+    def add_update(self, update: Any) -> None:
+        pass
+
+    def get_current_value(self, ref: keras.Variable) -> Any:
+        value = super().get_current_value(ref)
+        return ref._value if value is None else value  # noqa: SLF001 - regularizers need it
+
+
+@contextmanager
+def replaced(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[None]:
+    """Replace an attribute by ``wrap(attribute)`` in here."""
+    original = vars(owner)[name]
+    setattr(owner, name, wrap(original))
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+@contextmanager
+def unchanged_state(model: keras.Model) -> Iterator[None]:
+    """Leave all state as it is: variables of a model, and generators of random numbers.
+
+    Metrics are empty in here: to read one that replicas count is a collective.
+    """
+    layers = model._flatten_layers()  # noqa: SLF001
+    known = (variable for layer in layers for variable in _variables_in(vars(layer)))
+    variables = [(variable, tf.identity(variable)) for variable in known]
+    empty = [(v, tf.zeros(v.shape, v.dtype)) for m in model.metrics for v in m.variables]
+    generator = getattr(context.context(), "_rng", None)  # of eager operations, if they have a seed
+    of_numpy = np.random.get_state()  # noqa: NPY002 - what scripts use
+    states = random.getstate(), generator and generator.getstate()
+    try:
+        with _UnchangedVariables(empty):
+            yield
+    finally:
+        for variable, value in variables:
+            variable.assign(value)
+        random.setstate(states[0])
+        np.random.set_state(of_numpy)  # noqa: NPY002
+        if generator:
+            generator.setstate(states[1])
+
+
+def _variables_in(value: Any) -> Iterator[tf.Variable]:
+    """Yield TensorFlow's own variables in an attribute, which Keras does not track."""
+    if isinstance(value, tf.Variable):
+        yield value
+    elif isinstance(value, (dict, list, tuple)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _variables_in(each)
+
+
+@contextmanager
+def eager_functions() -> Iterator[None]:
+    """Run functions of TensorFlow without tracing them: traces are kept for later calls."""
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)
+
+
+@contextmanager
+def replaced_draws(replace: Callable[[tf.Tensor], tf.Tensor]) -> Iterator[None]:
+    """Use ``replace(numbers)`` for all random numbers that are drawn in here; shuffle nothing."""
+
+    def wrap(draw: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(draw)
+        def draw_same(value: Any, *args: Any, **options: Any) -> Any:
+            if draw.__name__.endswith("shuffle"):
+                return tf.convert_to_tensor(value)
+            if "seed2" in options:  # of an operation that keeps its state by its seeds
+                options |= {"seed": _UNUSED_SEED, "seed2": _UNUSED_SEED}
+            return replace(draw(value, *args, **options))
+
+        return draw_same
+
+    names = [
+        (module, name)
+        for module in _DRAWS
+        for name, function in vars(module).items()
+        if getattr(function, "__module__", "") == module.__name__
+        and name.islower()
+        and not name.startswith("_")
+        and not any(part in name for part in ("_get_", "_grad", "_fallback"))
+    ]
+    originals = [(module, name, getattr(module, name)) for module, name in names]
+    for module, name, original in originals:
+        setattr(module, name, wrap(original))
+    try:
+        yield
+    finally:
+        for module, name, original in originals:
+            setattr(module, name, original)
+
+
+def replace_losses(model: keras.Model, wrap: Callable[[int, Any], Any]) -> None:
+    """Replace each loss of ``compile()`` by ``wrap(number, loss)``, if they are built."""
+    compiled = model._compile_loss  # noqa: SLF001
+    losses = (compiled and compiled._flat_losses) or []  # noqa: SLF001
+    for number, each in enumerate(losses):
+        losses[number] = each._replace(loss=wrap(number, each.loss))
+
+
+@contextmanager
+def observed_losses(model: keras.Model, wrap: Callable[[int, Any], Any]) -> Iterator[None]:
+    """Replace losses of ``compile()`` likewise in here."""
+    originals: list[Any] = []
+    replace_losses(model, lambda number, loss: originals.append(loss) or wrap(number, loss))
+    try:
+        yield
+    finally:
+        replace_losses(model, lambda number, _: originals[number])
+
+
+def replaced_moments(wrap: Callable[[Any], Any]) -> Any:
+    """Replace the function from inputs and mask to moments of all batch normalizations in here."""
+    return replaced(keras.layers.BatchNormalization, "_moments", wrap)

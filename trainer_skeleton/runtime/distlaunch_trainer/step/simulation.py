@@ -1,0 +1,202 @@
+"""A step on a small batch, computed as one worker does and then as two replicas do.
+
+The replicas are computed one after the other in this process, without a change to any variable.
+What replicas exchange they take from the batch as a whole. Batch normalizations use the statistics
+of both, and each random draw is one number: what each replica draws is another matter, see
+``random_draws``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from distlaunch_trainer.keras_compat import keras_optimizers, simulated_calls
+from distlaunch_trainer.task.explain import user_location
+
+from . import step_context
+from .losses import normalize_globally
+from .normalization import moments_of
+from .step_context import StepRows
+
+ROWS = 5
+PARTS = (range(0, ROWS, 2), range(1, ROWS, 2))
+_SCALES = [1.0, 0.2, 0.8, 0.1, 0.6]  # of the rows: those of the parts are not alike
+_ANY_SIZE = 64  # of a dimension that may have any, such as the length of a sequence
+
+
+@dataclass
+class LayerCall:
+    """A call of a layer that has ended, as figures of each row of its inputs and outputs."""
+
+    layer: keras.Layer
+    first_inside: int  # the number of the first call that it made itself
+    inputs: list[np.ndarray]
+    outputs: list[np.ndarray]
+
+
+@dataclass
+class SimulatedReplica:
+    """A replica with some rows of the batch, and what it computed."""
+
+    numbers: range  # of its rows
+    whole: SimulatedReplica | None = None  # the replica that had all rows; None: this is it
+    exchanged: list[list[tf.Tensor]] = field(default_factory=list)
+    drawn: list[Any] = field(default_factory=list)
+    layer_calls: list[LayerCall] = field(default_factory=list)
+    added: dict[Any, list[Any]] = field(default_factory=dict)  # losses of add_loss(), by its calls
+    losses: dict[int, list[Any]] = field(default_factory=dict)  # of compile(), by their numbers
+    results: list[tuple[str, list[Any]]] = field(default_factory=list)  # of the step, and its lines
+
+    @property
+    def rows(self) -> StepRows:
+        counts = (tf.constant(n, tf.int64) for n in (len(self.numbers), ROWS))
+        return StepRows(*counts, replicas=len(PARTS), may_be_empty=False)
+
+    def exchange(self, values: list[tf.Tensor]) -> list[tf.Tensor]:
+        """Return the sums over the replicas, whose gradients are summed likewise."""
+
+        @tf.custom_gradient
+        def total(*own: tf.Tensor) -> tuple[list[tf.Tensor], Callable[..., list[tf.Tensor]]]:
+            return self._sums(own), lambda *upstream: self._sums(upstream)
+
+        return list(total(*values))
+
+    def _sums(self, own: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        self.exchanged.append([tf.identity(value) for value in own])
+        whole = self.whole or self
+        return whole.exchanged[len(self.exchanged) - 1]
+
+    def draw(self, numbers: tf.Tensor) -> tf.Tensor:
+        """Return random numbers that are all the same, and the same on all replicas."""
+        if step_context.current().simulated is not self or not tf.executing_eagerly():
+            return numbers  # of another thread, or of data that are mapped
+        self.drawn.append(np.max(numbers.numpy(), initial=0))
+        drawn = self.whole.drawn if self.whole else self.drawn
+        number = drawn[min(len(self.drawn), len(drawn)) - 1]
+        return tf.constant(np.full(numbers.shape, number, numbers.dtype.as_numpy_dtype))
+
+
+def simulate(
+    model: keras.Model, spec: Any, step: Callable[[Any], None], *, weighs_gradients: bool
+) -> list[SimulatedReplica]:
+    """Return the replica with the whole batch, and then those with parts of it, after a step."""
+    data = tf.nest.map_structure(partial(_values, np.random.default_rng(0)), spec)
+    whole = SimulatedReplica(range(ROWS))
+    replicas = [whole, *(SimulatedReplica(numbers, whole) for numbers in PARTS)]
+    strategy = tf.distribute.get_strategy()
+    ids = strategy.experimental_distribute_values_from_function(
+        lambda context: tf.constant(context.replica_id_in_sync_group)
+    )
+    first = int(strategy.experimental_local_results(ids)[0])  # of this task
+    with ExitStack() as stack:
+        stack.enter_context(tf.distribute.ReplicaContext(strategy, first))
+        stack.enter_context(simulated_calls.eager_functions())
+        stack.enter_context(simulated_calls.replaced(keras.Layer, "__call__", _recording))
+        stack.enter_context(simulated_calls.replaced_moments(_global_moments))
+        stack.enter_context(keras_optimizers.replaced_updates(_record_update))
+        for replica in replicas:
+            rows = tf.nest.map_structure(partial(_rows_of, replica.numbers), data)
+            with (
+                simulated_calls.unchanged_state(model),
+                simulated_calls.replaced_draws(replica.draw),
+                step_context.extended(
+                    simulated=replica, weighs_gradients=weighs_gradients, added_losses=[]
+                ),
+                normalize_globally(replica.rows),
+            ):
+                step(rows)
+    return replicas
+
+
+def _values(random: np.random.Generator, spec: Any) -> Any:
+    """Return values that most models take: floats from 0 to 1, the integers 0 and 1."""
+    if spec is None:
+        return None
+    if not isinstance(spec, tf.TypeSpec):
+        spec = tf.type_spec_from_value(spec)
+    shape = [_ANY_SIZE if size is None else size for size in spec.shape]
+    shape[:1] = [ROWS] * len(shape[:1])
+    if isinstance(spec, tf.RaggedTensorSpec) and spec.ragged_rank == 1:
+        lengths = np.arange(ROWS) % 3 + 1
+        values = _numbers(random, [int(lengths.sum()), *shape[2:]], spec.dtype)
+        return tf.RaggedTensor.from_row_lengths(values, lengths)
+    numbers = _numbers(random, shape, spec.dtype)
+    return tf.sparse.from_dense(numbers) if isinstance(spec, tf.SparseTensorSpec) else numbers
+
+
+def _numbers(random: np.random.Generator, shape: list[int], dtype: tf.DType) -> tf.Tensor:
+    if dtype.is_floating:
+        numbers = random.uniform(size=shape)
+        if len(numbers.shape) and len(numbers) == ROWS:
+            numbers *= np.reshape(_SCALES, [ROWS] + [1] * (len(shape) - 1))
+        if len(shape) > 2:
+            numbers[0, -1] = 0  # a time step that is masked
+        return tf.cast(numbers, dtype)
+    numbers = tf.constant(random.integers(0, 2, shape))
+    return tf.strings.as_string(numbers) if dtype == tf.string else tf.cast(numbers, dtype)
+
+
+def _rows_of(numbers: range, value: Any) -> Any:
+    if isinstance(value, tf.SparseTensor):
+        return tf.sparse.from_dense(_rows_of(numbers, tf.sparse.to_dense(value)))
+    return tf.gather(value, list(numbers)) if value.shape.rank else value
+
+
+def _recording(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls a layer and records that, where a step is simulated."""
+
+    def recorded(layer: keras.Layer, *args: Any, **options: Any) -> Any:
+        replica = step_context.current().simulated
+        if replica is None:
+            return call(layer, *args, **options)
+        first = len(replica.layer_calls)
+        outputs = call(layer, *args, **options)
+        figures = _figures([args, options]), _figures(outputs)
+        replica.layer_calls.append(LayerCall(layer, first, *figures))
+        return outputs
+
+    return recorded
+
+
+def _figures(values: Any) -> list[np.ndarray]:
+    """Return two numbers for each row of tensors: one that any change changes, and their size."""
+    figures = []
+    for value in tf.nest.flatten(values, expand_composites=True):
+        if not tf.is_tensor(value) or not value.shape.rank or value.dtype == tf.string:
+            continue
+        dtype = tf.float64 if value.dtype in {tf.float64, tf.int64} else tf.float32
+        flat = tf.reshape(tf.cast(value, dtype), [value.shape[0], -1])
+        size = max(1, flat.shape[1])
+        waves = tf.cos(tf.range(size, dtype=dtype))
+        change = tf.linalg.matvec(flat, waves) / size**0.5
+        figures.append(np.stack([change, tf.reduce_sum(tf.abs(flat), 1) / size], 1))
+    return figures
+
+
+def _global_moments(alone: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda layer, inputs, mask: moments_of(layer, partial(alone, layer))(inputs, mask)
+
+
+def _record_update(optimizer: Any, gradients: Any, variables: Any = None) -> None:
+    """Record the gradients that an optimizer is given, in place of an update."""
+    del optimizer, variables
+    where = user_location(sys._getframe(1), skips_package=True)  # noqa: SLF001
+    results = [None if g is None else _projected(tf.convert_to_tensor(g)) for g in gradients]
+    step_context.current().simulated.results.append((where or "", results))
+
+
+def _projected(gradient: tf.Tensor) -> tf.Tensor:
+    """Return three numbers that are linear in a gradient, to compare it by."""
+    flat = tf.reshape(gradient, [1, -1])
+    places = tf.range(tf.size(flat), dtype=tf.float32)
+    waves = tf.stack([tf.cos(places * (n + 1)) for n in range(3)], 1)
+    return tf.matmul(flat, tf.cast(waves, flat.dtype))[0]
