@@ -174,7 +174,7 @@ class _Comparison:
         def are_all(weights: Sequence[float]) -> bool:
             return all(
                 np.abs(whole - sum(w * part for w, part in zip(weights, parts, strict=True))).max()
-                <= self._tolerance * (sum(np.abs([whole, *parts]).max(-1)) + largest / 100)
+                <= self._tolerance * (sum(np.abs([whole, *parts]).max(-1)) + largest)
                 for whole, *parts in (np.reshape(group, (len(group), -1)) for group in groups)
             )
 

@@ -2,7 +2,7 @@
 
 The replicas are computed one after the other in this process, without a change to any variable.
 What replicas exchange they take from the batch as a whole. Batch normalizations use the statistics
-of both, and each random draw is one number: what each replica draws is another matter, see
+of both, and each row has the same random numbers: what each replica draws is another matter, see
 ``random_draws``.
 """
 
@@ -76,13 +76,20 @@ class SimulatedReplica:
         return whole.exchanged[len(self.exchanged) - 1]
 
     def draw(self, numbers: tf.Tensor) -> tf.Tensor:
-        """Return random numbers that are all the same, and the same on all replicas."""
+        """Return random numbers that each row has on all replicas.
+
+        They are all the same where the first dimension is not that of the rows: it may be any.
+        """
         if step_context.current().simulated is not self or not tf.executing_eagerly():
             return numbers  # of another thread, or of data that are mapped
-        self.drawn.append(np.max(numbers.numpy(), initial=0))
-        drawn = self.whole.drawn if self.whole else self.drawn
-        number = drawn[min(len(self.drawn), len(drawn)) - 1]
-        return tf.constant(np.full(numbers.shape, number, numbers.dtype.as_numpy_dtype))
+        self.drawn.append(numbers.numpy())
+        drawn = (self.whole or self).drawn
+        of_whole = drawn[min(len(self.drawn), len(drawn)) - 1]
+        if of_whole.shape[:1] == (ROWS,) and len(numbers) in {ROWS, len(self.numbers)}:
+            values = of_whole if len(numbers) == ROWS else of_whole[self.numbers]
+        else:
+            values = np.full(numbers.shape, np.max(of_whole, initial=0))
+        return tf.constant(values, numbers.dtype)
 
 
 def simulate(
