@@ -23,7 +23,7 @@ keras.config.set_floatx("float64")
 layers, ops = keras.layers, keras.ops
 x = np.random.default_rng(1).normal(size=(25, 4, 3))
 y = (x.sum(2, keepdims=True) > 0) * 1.0
-weights = np.random.default_rng(3).random(25)
+weights = np.random.default_rng(3).random((25, 4))
 
 
 class Largest(keras.metrics.Metric):

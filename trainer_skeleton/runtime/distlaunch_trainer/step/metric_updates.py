@@ -201,7 +201,8 @@ def _made_up(data: Any, rows: int, random: np.random.Generator) -> Any:
         shape = [_ANY_SIZE if size is None else size for size in value.shape]
         made = random.uniform(size=[rows, *shape[1:]] if _has_rows(value) else shape)
         dtype = tf.as_dtype(value.dtype)
-        made = np.round(made) if is_first or not dtype.is_floating else made
+        is_target = is_first and _has_rows(value)
+        made = np.round(made) if is_target or not dtype.is_floating else made
         is_first = False
         return tf.strings.as_string(made) if dtype == tf.string else tf.cast(made, dtype)
 

@@ -57,15 +57,13 @@ class ReplicaMetrics:
             with step_context.extended(rows=None):
                 self._loss_tracker.update_state(loss, sample_weight=weight)
 
-    def count(self, logs: StepLogs, rows: StepRows, *data: Any) -> tf.Tensor:
+    def count(self, logs: StepLogs, *data: Any) -> tf.Tensor:
         """Update the metrics; return the numbers that ``compute_metrics()`` returns beside them.
 
         The data are inputs, targets, outputs and sample weights.
         """
         x, y, predicted, weights = data
-        before = self.snapshot() if rows.may_be_empty else []
         result = self._model.compute_metrics(x, y, predicted, sample_weight=weights)
-        self.undo_without_rows(before, rows)
         if not overrides(self._model, "compute_metrics"):
             return tf.zeros([0], tf.float64)
         return logs.vector(flatten(result), self.local_results())

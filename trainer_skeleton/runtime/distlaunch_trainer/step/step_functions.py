@@ -297,9 +297,14 @@ class StepFunctions:
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
         predicted = replicas.losses.outputs(x, rows, training=False)
         share = replicas.losses.share(x, y, predicted, weights, rows, training=False)
+<<<<<<< ours
         replicas.undo_without_rows(before, rows)
+=======
+        others = replicas.metrics.count(logs, x, y, predicted, weights)
+        replicas.metrics.undo_without_rows(before, rows)
+>>>>>>> theirs
         replicas.metrics.count_local_loss(share.loss_to_report, rows)
-        return replicas.metrics.count(logs, rows, x, y, predicted, weights)
+        return others
 
 
 def _is_like_on_all(rows: tf.Tensor) -> tf.Tensor:
