@@ -114,6 +114,14 @@ def test_the_vocabulary_is_that_of_the_training_text(new_starter):
     result = project.run("trainer.vocabulary")
     assert result.code == 0, result.text
     assert file.read_text() == before
+    (project.folder / "read.py").write_text(
+        "from trainer.vocabulary import read_vocabulary\nread_vocabulary()\n"
+    )
+    assert "words of train.tsv" not in project.run("read").text
+    sentences = ["source\ttext", "keras\tNeue Worte, und a model"]
+    (project.folder / "data/train.tsv").write_text("\n".join(sentences))
+    warning = "vocabulary.txt knows 40% of the words of train.tsv: has the data changed?"
+    assert warning in project.run("read").text
 
 
 def test_every_starter_is_trained_by_a_test():
