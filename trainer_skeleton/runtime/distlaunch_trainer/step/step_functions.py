@@ -297,12 +297,8 @@ class StepFunctions:
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
         predicted = replicas.losses.outputs(x, rows, training=False)
         share = replicas.losses.share(x, y, predicted, weights, rows, training=False)
-<<<<<<< ours
-        replicas.undo_without_rows(before, rows)
-=======
         others = replicas.metrics.count(logs, x, y, predicted, weights)
-        replicas.metrics.undo_without_rows(before, rows)
->>>>>>> theirs
+        replicas.undo_without_rows(before, rows)
         replicas.metrics.count_local_loss(share.loss_to_report, rows)
         return others
 

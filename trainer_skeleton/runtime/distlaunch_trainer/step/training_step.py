@@ -203,13 +203,8 @@ class TrainingStep:
                 *(x, y, predicted, weights, rows), training=True, may_divide_later=may_divide_later
             )
             scaled = optimizer.scale_loss(share.loss_to_differentiate)
-<<<<<<< ours
-        replicas.undo_without_rows(before, rows)
-        others = replicas.metrics.count(self.logs, rows, x, y, predicted, weights)
-=======
         others = replicas.metrics.count(self.logs, x, y, predicted, weights)
-        replicas.metrics.undo_without_rows(before, rows)
->>>>>>> theirs
+        replicas.undo_without_rows(before, rows)
         gradients = tape.gradient(scaled, self._model.trainable_variables)
         if self.replicas.count > 1 and keras_optimizers.adds_gradients(optimizer):
             gradients = [*map(self._dense_if_smaller, gradients)]
