@@ -225,14 +225,13 @@ class StepRunner(Runner):
         started = time.perf_counter()
         vote = vote_to_stop(self._stop, self._report, self._cluster)
         values = [float(has_ended), float(vote), self._proposed_steps_per_execution()]
+        arguments = batches, tf.constant(end - first), tf.constant(values)
+        has_empty, form = reader.has_empty_replicas(first), reader.form
+        if not self._state.knows_step:
+            graph = self._functions.trace(*arguments, has_empty_replicas=has_empty, form=form)
+            self._state.know_step(graph)
         with self._tools.profile.trace(first):
-            results = self._functions.train(
-                batches,
-                tf.constant(end - first),
-                tf.constant(values),
-                has_empty_replicas=reader.has_empty_replicas(first),
-                form=reader.form,
-            )
+            results = self._functions.train(*arguments, has_empty_replicas=has_empty, form=form)
         return _LaunchedSteps(first, end, block, started, results)
 
     def _finish(self, launched: _LaunchedSteps) -> bool:

@@ -103,6 +103,19 @@ class StepFunctions:
             self._training_step.accumulation.share()
         return self._train_function(batches, steps, signals, has_empty_replicas, form)
 
+    def trace(
+        self,
+        *arguments: Any,
+        has_empty_replicas: bool = False,
+        form: BatchForm = "divided",
+    ) -> tf.Graph | None:
+        """Trace `train` for these arguments; return the graph, or None if there is none."""
+        if self._train_function == self._train or self._replicas.is_compiled:
+            return None
+        return self._train_function.get_concrete_function(
+            *arguments, has_empty_replicas, form
+        ).graph
+
     def keep_logs(self, execution: Execution) -> None:
         """Take the logs that are no metrics from an execution that trained some steps."""
         self._last_logs = self._training_step.logs, execution.other_logs
