@@ -19,6 +19,7 @@ from distlaunch_trainer.input.batches import Data
 from distlaunch_trainer.loop.evaluator import Evaluator
 from distlaunch_trainer.model.learning_rate import restore_schedules
 from distlaunch_trainer.model.model_state import ModelState
+from distlaunch_trainer.model.other_variables import OtherVariables, saved_others
 from distlaunch_trainer.report.report import format_results
 from distlaunch_trainer.run_start import JoinedRun
 from distlaunch_trainer.saving.best_model import BestModel
@@ -45,6 +46,7 @@ class ContinuousEvaluation:
         self._stop = joined.stop
         self._best = BestModel(model, settings, job_dir, self._report) if settings.export else None
         self._strategy = cluster.strategy
+        self._others = OtherVariables(model, cluster, model.variables)
         self._schedules: dict[str, Any] | None = None
         self._state = ModelState(model, cluster.strategy)
         replicas = ModelReplicas(model, cluster.strategy, synchronize=settings.sync_batch_norm)
@@ -108,6 +110,7 @@ class ContinuousEvaluation:
             self._state = ModelState(self._model, self._strategy)
         self._state.check_same(checkpoint.model)
         self._state.assign([checkpoint.values[each] for each in self._state.variables])
+        self._others.assign(saved_others(checkpoint.values))
         logs = self._evaluator.evaluate(_STEPS_PER_EXECUTION, self._must_stop)
         self._leave_if_stopped()
         if logs is not None and self._status.run() == self._run:  # no other run has begun

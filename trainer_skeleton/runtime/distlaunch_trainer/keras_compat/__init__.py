@@ -79,6 +79,38 @@ def all_layers(layer: keras.Layer, *, include_self: bool = True) -> list[keras.L
     return list(layer._flatten_layers(include_self=include_self))  # noqa: SLF001
 
 
+def tracked_variables(layer: keras.Layer) -> Iterator[tuple[str, tf.Variable]]:
+    """Yield the TensorFlow variables that TensorFlow finds in a layer or model, with their names.
+
+    A name is that of the innermost layer, and the attribute's.
+    """
+    view, pending, seen = tf.train.TrackableView(layer), [("", layer)], set()
+    while pending:
+        name, node = pending.pop(0)
+        if isinstance(node, tf.Variable):
+            yield name, node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            name = node.name if isinstance(node, keras.Layer) else name
+            pending += [(f"{name}/{key}", each) for key, each in view.children(node).items()]
+
+
+def written_variables(graph: Any) -> list[tf.Variable]:
+    """Return the variables that a traced function assigns, of replicas the distributed one."""
+    read_only = set(get_read_only_resource_input_indices_graph(graph))
+    handles = {id(inner): outer for outer, inner in graph.captures}
+    by_handle = {id(variable.handle): variable for variable in graph.variables}
+    found: dict[int, tf.Variable] = {}
+    for index, argument in enumerate(graph.inputs):
+        handle = handles.get(id(argument))
+        if argument.dtype == tf.resource and index not in read_only and handle is not None:
+            distributed = getattr(handle, "_distributed_container", lambda: None)()
+            variable = by_handle.get(id(handle)) if distributed is None else distributed
+            if variable is not None:  # not a table
+                found[id(variable)] = variable
+    return list(found.values())
+
+
 class _VariableCreation(keras.StatelessScope):
     """Leaves variables as they are: an update may be a tensor of an inner function's graph."""
 

@@ -5,6 +5,7 @@ That is its variables, metrics, random numbers and callbacks.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +18,7 @@ import tensorflow as tf
 from distlaunch_trainer.keras_compat import keras_random
 from distlaunch_trainer.model.learning_rate import constant_rates, restore_constant_rates
 from distlaunch_trainer.model.model_state import ModelState
+from distlaunch_trainer.model.other_variables import PREFIX, OtherVariables
 from distlaunch_trainer.model.variable_names import stable_names, unique_names
 from distlaunch_trainer.report.report import epoch_record
 from distlaunch_trainer.saving.checkpoints import Checkpoint
@@ -49,6 +51,12 @@ class RunState:
         self._options = options
         self._services = services
         self._model_state = ModelState(model, services.cluster.strategy)
+        known = [*self._model_state.variables.values(), *functions.metric_variables]
+        self._others = OtherVariables(model, services.cluster, known)
+        self.knows_step = False  # what it assigns
+        # Of a checkpoint: the names of other variables, and values that have no variable yet.
+        self._saved_others: set[str] | None = None
+        self._unassigned: dict[str, np.ndarray] = {}
         self._functions = functions
         self._comparison = ReplicaComparison(model, self._model_state, services, functions)
         self._callbacks = callbacks
@@ -105,9 +113,30 @@ class RunState:
         A collective, in which the replicas are compared.
         """
         self._comparison.check(self.progress.step)
+        others = self._unassigned | self._others.values()
         if self._services.cluster.role.is_chief:
             self._services.checkpoints.wait()  # memory holds one set of values at a time
-            self._services.checkpoints.save(self._collect(metric_sums))
+            self._services.checkpoints.save(self._collect(metric_sums, others))
+
+    def know_step(self, graph: tf.Graph | None) -> None:
+        """Take note of what a step assigns, before it runs; restore what a checkpoint has of it."""
+        self.knows_step = True
+        warn = self._services.report.warn
+        self._others.exclude(_generators().values())
+        unsaved = self._others.add_written(graph) if graph is not None else []
+        if unsaved:
+            warn(
+                f"a step assigns {', '.join(unsaved)}, which no checkpoint can hold: a run that "
+                "resumes starts with the first value; keep a number in its place"
+            )
+        self._unassigned = self._others.assign(self._unassigned)
+        saved = self._saved_others
+        new = self._others.names - saved if saved is not None and self.progress.step else ()
+        if differing := sorted({*new, *self._unassigned}):
+            warn(
+                f"the checkpoint or this model alone has these variables, which a step assigns or "
+                f"a layer has: {', '.join(differing)}; the new ones start with their first values"
+            )
 
     def leave(self) -> NoReturn:
         """Stop together, when the chief has saved."""
@@ -125,6 +154,8 @@ class RunState:
         expected = {name: np.zeros(v.shape, v.dtype) for name, v in known.items()}
         arrays = templates(self.progress.callbacks)
         expected |= {_callback_name(number): array for number, array in enumerate(arrays)}
+        others = self._agree_on_others(checkpoint)
+        expected |= others
         values = {
             name: value
             for name, value in (checkpoint.values if checkpoint is not None else {}).items()
@@ -140,6 +171,8 @@ class RunState:
         )
         values = dict(zip(expected, agreed[1:], strict=True))
         self._model_state.assign([values[name] for name in state])
+        saved = {name.removeprefix(PREFIX): values[name] for name in others}
+        self._saved_others, self._unassigned = set(saved), self._others.assign(saved)
         has_metrics, has_generators = agreed[0]
         for name, variable in _generators().items() if has_generators else ():
             variable.assign(values[name])
@@ -148,6 +181,13 @@ class RunState:
                 [tf.convert_to_tensor(values[name]) for name in metrics]
             )
         self._arrays = [values[_callback_name(number)] for number in range(len(arrays))]
+
+    def _agree_on_others(self, checkpoint: Checkpoint | None) -> dict[str, np.ndarray]:
+        """Return arrays of the shapes and types of the checkpoint's other variables."""
+        values = checkpoint.values.items() if checkpoint is not None else ()
+        own = [(n, v.shape, v.dtype.name) for n, v in values if n.startswith(PREFIX)]
+        agreed = json.loads(self._services.cluster.broadcast_bytes(json.dumps(own).encode()))
+        return {name: np.zeros(shape, dtype) for name, shape, dtype in agreed}
 
     def begin_training(self, first_epoch: int) -> None:
         """Have the callbacks begin the training, or resume it.
@@ -194,13 +234,14 @@ class RunState:
         for hook in hooks:
             self._begun.pop(hook, None)
 
-    def _collect(self, metric_sums: list[tf.Tensor]) -> Checkpoint:
+    def _collect(self, metric_sums: list[tf.Tensor], others: dict[str, np.ndarray]) -> Checkpoint:
         """Return a checkpoint of this task's values."""
         states, arrays = self._callbacks.state()
         values = self._model_state.snapshot()
         values |= zip(self._metrics_by_name, map(np.asarray, metric_sums), strict=True)
         values |= {name: np.asarray(v.value) for name, v in _generators().items()}
         values |= {_callback_name(number): array for number, array in enumerate(arrays)}
+        values |= {f"{PREFIX}{name}": value for name, value in others.items()}
         self.update(callbacks=states, begun=dict(self._begun))
         state = TrainingState(self._options, self.progress)
         return Checkpoint(state, self._model_state.describe(), values)

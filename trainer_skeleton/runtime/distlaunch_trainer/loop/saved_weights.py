@@ -11,6 +11,7 @@ import tensorflow as tf
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.errors import ModelError, StorageError, summarize
 from distlaunch_trainer.model.model_state import ModelState
+from distlaunch_trainer.model.other_variables import OtherVariables, saved_others
 from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.saving.checkpoints import Checkpoint, Checkpoints
 from distlaunch_trainer.task.storage import join, names_in, read_whole
@@ -34,6 +35,7 @@ def restore_weights(
     They are those of a ``.keras`` or ``.weights.h5`` file, or a folder with one, unless there is a
     checkpoint at ``path``, which is needed on the chief only.
     """
+    others = OtherVariables(model, cluster, model.variables)
     if cluster.role.is_chief:
         if checkpoint is None:
             _load_weights(model, path)
@@ -41,8 +43,11 @@ def restore_weights(
             state = ModelState(model, cluster.strategy, weights_only=True)
             state.check_same(checkpoint.model)
             state.assign([checkpoint.values[name] for name in state.variables])
-    values = [tf.convert_to_tensor(variable.value).numpy() for variable in model.variables]
-    for variable, value in zip(model.variables, cluster.broadcast_all(values), strict=True):
+            others.assign(saved_others(checkpoint.values))
+    if own := others.values():
+        others.assign(dict(zip(own, cluster.broadcast_all(list(own.values())), strict=True)))
+    weights = [tf.convert_to_tensor(variable.value).numpy() for variable in model.variables]
+    for variable, value in zip(model.variables, cluster.broadcast_all(weights), strict=True):
         variable.assign(value)
 
 

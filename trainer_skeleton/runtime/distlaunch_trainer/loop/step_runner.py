@@ -208,14 +208,15 @@ class StepRunner(Runner):
         started = time.perf_counter()
         vote = vote_to_stop(self._stop, self._report, self._cluster)
         values = [float(has_ended), float(vote), self._proposed_steps_per_execution()]
-        results = self._functions.train(
-            reader.iterator,
-            tf.constant(end - first),
-            tf.constant(values),
-            has_empty_replicas=reader.has_empty_replicas(first),
-            form=reader.form,
-            may_end=reader.may_end_early,
-        )
+        arguments = reader.iterator, tf.constant(end - first), tf.constant(values)
+        options = {
+            "has_empty_replicas": reader.has_empty_replicas(first),
+            "form": reader.form,
+            "may_end": reader.may_end_early,
+        }
+        if not self._state.knows_step:
+            self._state.know_step(self._functions.trace(*arguments, **options))
+        results = self._functions.train(*arguments, **options)
         return _LaunchedSteps(first, end, block, started, results)
 
     def _finish(self, launched: _LaunchedSteps) -> bool:

@@ -15,7 +15,10 @@ from distlaunch_trainer import keras_compat
 from distlaunch_trainer.errors import ModelError, StorageError, summarize
 from distlaunch_trainer.model.learning_rate import portable_schedules
 from distlaunch_trainer.report.report import Report
+from distlaunch_trainer.task import messages
 from distlaunch_trainer.task.storage import names_in, publish, scratch_folder
+
+from .model_loading import file_problem, import_note
 
 _WEIGHTS, _KERAS, _SAVED_MODEL = "model.weights.h5", "model.keras", "saved_model.pb"
 _FILES = (_WEIGHTS, _KERAS, _SAVED_MODEL)
@@ -89,13 +92,18 @@ def save_model(model: keras.Model, folder: str, report: Report) -> list[str]:
     if not keras_file and not is_exported:
         raise ModelError(f"the model cannot be saved: {'; '.join(problems)}")
     written = [*kept, *([_SAVED_MODEL] if is_exported else [])]
+    if keras_file == _KERAS and (note := import_note(model)):
+        report.log(note)
     if problems:
         report.warn(f"{'; '.join(problems)}; written: {', '.join(written)}")
     return written
 
 
 def _save(model: keras.Model, folder: str, problems: list[str]) -> str | None:
-    """Write ``model.keras`` or the weights; return the name, or None if Keras can write neither."""
+    """Write ``model.keras`` or the weights; return the name, or None if Keras can write neither.
+
+    A ``model.keras`` that Keras cannot load is no model: the weights are, and an error is printed.
+    """
     writers = {_KERAS: model.save, _WEIGHTS: model.save_weights}
     for name, write in writers.items():
         with scratch_folder(folder) as scratch:
@@ -109,6 +117,10 @@ def _save(model: keras.Model, folder: str, problems: list[str]) -> str | None:
                 reason = (name == _KERAS and serialization_problem(model)) or summarize(error)
                 problems.append(f"{name} was not written: {reason}")
             else:
+                if name == _KERAS and (problem := file_problem(scratch / name, model)):
+                    messages.error(f"model.keras cannot be loaded, and is left out: {problem}")
+                    problems.append("model.keras was left out")
+                    continue
                 _publish(scratch, folder, name, kept=())
                 return name
     return None

@@ -17,7 +17,7 @@ from distlaunch_trainer.keras_compat import keras_optimizers
 
 from . import step_context
 from .all_reduce import sum_gradients, sum_over_replicas
-from .step_timing import StepTimer
+from .step_timing import OF_TRAINER, StepTimer
 
 
 class GradientAccumulation:
@@ -41,6 +41,7 @@ class GradientAccumulation:
                 0.0,
                 trainable=False,
                 dtype=tf.float64,
+                name=OF_TRAINER,
                 synchronization=tf.VariableSynchronization.ON_READ,
                 aggregation=tf.VariableAggregation.SUM,
             )

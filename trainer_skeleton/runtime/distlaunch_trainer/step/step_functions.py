@@ -118,6 +118,20 @@ class StepFunctions:
             batches, steps, signals, has_empty_replicas, form, may_end=may_end
         )
 
+    def trace(
+        self,
+        *arguments: Any,
+        has_empty_replicas: bool = False,
+        form: BatchForm = "divided",
+        may_end: bool = False,
+    ) -> tf.Graph | None:
+        """Trace `train` for these arguments; return the graph, or None if there is none."""
+        if self._train_function == self._train or self._replicas.is_compiled:
+            return None
+        return self._train_function.get_concrete_function(
+            *arguments, has_empty_replicas, form, may_end=may_end
+        ).graph
+
     def keep_logs(self, execution: Execution) -> None:
         """Take the logs that are no metrics from an execution that trained some steps."""
         self._last_logs = self._training_step.logs, execution.other_logs

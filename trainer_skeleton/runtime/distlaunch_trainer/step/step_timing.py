@@ -16,6 +16,9 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
+OF_TRAINER = "distlaunch"
+"""The name of this package's variables, which no checkpoint holds."""
+
 MODERATE_INPUT, HIGH_INPUT = 0.05, 0.2
 """Shares of input from which TensorFlow's profiler calls a run moderately or highly input-bound
 (op_stats_to_input_pipeline_analysis.cc)."""
@@ -236,4 +239,4 @@ def _tensors(values: Sequence[Any]) -> list[tf.Tensor]:
 def host_variable(value: Any, dtype: tf.DType | None = None) -> tf.Variable:
     """Return a variable on the CPU that no strategy distributes, also within its scope."""
     with tf.device("CPU:0"):
-        return ResourceVariable(value, trainable=False, dtype=dtype)
+        return ResourceVariable(value, trainable=False, dtype=dtype, name=OF_TRAINER)
