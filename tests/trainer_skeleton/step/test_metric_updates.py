@@ -105,10 +105,9 @@ def root_mean_square(y_true, y_pred):
 
 def train(**options):
     keras.utils.set_random_seed(1)
-    keras.utils.clear_session()
     model = Model()
     own = [root_mean_square, Largest(), MeanOfBatches()]
-    known = [keras.metrics.AUC(), keras.metrics.Recall(), "mae"]
+    known = [keras.metrics.AUC(name="auc"), keras.metrics.Recall(name="recall"), "mae"]
     metrics = {"metrics": [*own, *known], "weighted_metrics": ["mse"]}
     model.compile(keras.optimizers.Adam(0.01), "mse", **metrics, **options)
     logs = []

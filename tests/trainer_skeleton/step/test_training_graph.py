@@ -163,4 +163,4 @@ def test_only_steps_with_empty_replicas_restore_statistics_and_metrics(graphs):
     plain, last = graphs["convolutions"], graphs["last_step"]
     assert last["assignments"] - plain["assignments"] == 2 * (2 + 2 * 2)
     assert sizes(last) == sizes(plain)
-    assert last["branches"]
+    assert not last["branches"]  # a metric may exchange rows, with replicas that have none, too
