@@ -17,7 +17,7 @@ FEW = {
     "dice_with_weights_and_accumulation": NONE,
     "circle": NONE,
     "two_outputs_of_which_one_is_masked": NONE,
-    "layer_over_rows": r"layer mixes \(Mixes, loss_cases.py, line \d+\) computes with several rows",
+    "layer_over_rows": r"layer mixes\w* \(Mixes, loss_cases.py, line \d+\) computes with several",
     "step_with_sum": NONE,
 }
 CASES = FEW | {

@@ -31,7 +31,6 @@ class Largest(keras.metrics.Metric):
         super().__init__(name=name)
         self.value = self.add_variable((), "zeros")
 
-    @tf.function
     def update_state(self, y_true, y_pred, sample_weight=None):
         self.value.assign(tf.maximum(self.value, tf.reduce_max(y_pred)))
 

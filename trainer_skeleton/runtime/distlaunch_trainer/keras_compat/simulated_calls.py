@@ -15,6 +15,8 @@ from tensorflow.python.eager import context
 from tensorflow.python.ops import gen_random_ops, gen_stateless_random_ops
 from tensorflow.python.ops import gen_stateless_random_ops_v2 as gen_stateless_random_ops_of_keys
 
+from . import tracked_variables
+
 _DRAWS = gen_random_ops, gen_stateless_random_ops, gen_stateless_random_ops_of_keys
 _UNUSED_SEED = 1_234_567_891
 
@@ -47,9 +49,9 @@ def unchanged_state(model: keras.Model) -> Iterator[None]:
 
     Metrics are empty in here: to read one that replicas count is a collective.
     """
-    layers = model._flatten_layers()  # noqa: SLF001
-    known = (variable for layer in layers for variable in _variables_in(vars(layer)))
-    variables = [(variable, tf.identity(variable)) for variable in known]
+    of_keras = {id(variable.value) for variable in [*model.variables, *model.metrics_variables]}
+    others = (v for _, v in tracked_variables(model) if id(v) not in of_keras)
+    variables = [(variable, tf.identity(variable)) for variable in others]
     empty = [(v, tf.zeros(v.shape, v.dtype)) for m in model.metrics for v in m.variables]
     generator = getattr(context.context(), "_rng", None)  # of eager operations, if they have a seed
     of_numpy = np.random.get_state()  # noqa: NPY002 - what scripts use
@@ -64,15 +66,6 @@ def unchanged_state(model: keras.Model) -> Iterator[None]:
         np.random.set_state(of_numpy)  # noqa: NPY002
         if generator:
             generator.setstate(states[1])
-
-
-def _variables_in(value: Any) -> Iterator[tf.Variable]:
-    """Yield TensorFlow's own variables in an attribute, which Keras does not track."""
-    if isinstance(value, tf.Variable):
-        yield value
-    elif isinstance(value, (dict, list, tuple)):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _variables_in(each)
 
 
 @contextmanager

@@ -47,7 +47,7 @@ def _update_on_replica(metric: Any, update: Callable[..., Any]) -> Callable[...,
     def update_on_replica(*args: Any, **options: Any) -> None:
         context = step_context.current()
         rows = context.rows
-        if rows is None or rows.replicas == 1:
+        if rows is None or rows.replicas == 1 or context.simulated:
             update(*args, **options)
             return
         with step_context.extended(rows=None):  # metrics inside this one are updated with it
