@@ -77,6 +77,28 @@ def l2_loss() -> Any:
     return dense(adding(lambda x: 0.01 * tf.nn.l2_loss(x)))
 
 
+class Picky(layers.Layer):
+    """Adds a number for each row, of rows that have negative numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = layers.Dense(8)
+
+    def call(self, x: Any) -> Any:
+        least = tf.cast(tf.reduce_min(x), "float32")
+        with tf.control_dependencies([tf.debugging.assert_less(least, 0.0, "all are positive")]):
+            hidden = self.dense(tf.identity(x))
+        self.add_loss(0.01 * tf.reduce_sum(tf.square(hidden), axis=1))
+        return hidden
+
+
+@case
+def rows_of_a_layer_that_refuses_made_up_numbers() -> Any:
+    model = keras.Sequential([Picky(), layers.Dense(3)])
+    model.compile(SGD(0.1), "mse")
+    return model, (X, Y)
+
+
 @case
 def function_in_layer() -> Any:
     return dense(adding(tf.function(lambda x: 0.01 * tf.reduce_sum(tf.square(x)))))

@@ -44,6 +44,7 @@ CASES = FEW | {
     "compute_loss_of_sums": NONE,
     "compute_loss_with_sum": r"OwnLoss.compute_loss\(\) \(loss_cases.py, .* computes neither",
 }
+PICKY = "rows_of_a_layer_that_refuses_made_up_numbers"
 CASES = CASES if os.environ.get("DISTLAUNCH_TEST_LAWS") else FEW
 
 
@@ -51,7 +52,7 @@ CASES = CASES if os.environ.get("DISTLAUNCH_TEST_LAWS") else FEW
 def results(tensorflow):
     """What the program prints."""
     env = {"TF_CPP_MIN_LOG_LEVEL": "2"}
-    result = tensorflow.run("loss_cases", "3", *CASES, cwd=HERE, env=env)
+    result = tensorflow.run("loss_cases", "3", *CASES, PICKY, cwd=HERE, env=env)
     assert result.code == 0, result.text
     return json.loads(result.out.splitlines()[-1])
 
@@ -68,3 +69,11 @@ def test_replicas_with_uneven_rows_train_as_one_worker_or_a_line_is_named(result
     assert results[name]["difference"] > 1e-7  # the warning is true
     assert "the weights depend on the number of replicas" in note
     assert re.search(expected, note), note
+
+
+@pytest.mark.slow
+def test_numbers_for_each_row_are_summed_where_nothing_can_be_computed_before(results):
+    (note,) = results[PICKY]["notes"]
+    assert "all are positive (loss_cases.py, line" in note
+    assert note.endswith("divide a sum by their number")
+    assert results[PICKY]["difference"] < 1e-9

@@ -46,7 +46,8 @@ def compare_parts(model: keras.Model, spec: Any) -> list[str]:
         ):
             return list(_Comparison(model, spec).notes())
     except ModelError as error:
-        return [f"{error}: its losses are taken to be means over the rows"]
+        taken = "single numbers that it adds to the loss are taken to be means over the rows"
+        return [f"{error}: {taken} of a batch; divide a sum by their number"]
 
 
 class _Comparison:

@@ -205,13 +205,15 @@ def _added(layer: keras.Layer, loss: Any, *, frame: FrameType) -> Any:
     rows, call = normalized_rows(), (frame.f_code.co_filename, frame.f_lineno)
     if rows is None or rows.replicas == 1:
         return loss
-    is_sum = _added_sums.get(layer, {}).get(call)
+    # Keras sums numbers of a vector, e.g. one for each row, over the rows.
+    is_sum = _added_sums.get(layer, {}).get(call, loss.shape.rank != 0 or None)
     if simulated := step_context.current().simulated:
         simulated.added.setdefault((layer, call), []).append(tf.reduce_sum(loss))
     elif is_sum is None:
         warnings.warn(
-            f"add_loss() of the layer {layer.name} ({call[0]}, line {call[1]}) was not called when "
-            f"the model was built: the loss is taken to be a mean over the rows of a batch",
+            f"add_loss() of the layer {layer.name} ({call[0]}, line {call[1]}) was not computed on "
+            f"parts of a batch when the model was built: the loss is taken to be a mean over the "
+            f"rows; if it is a sum, divide it by their number",
             stacklevel=2,
         )
     return tf.math.divide_no_nan(loss, rows.local_fraction(loss.dtype)) if is_sum else loss
