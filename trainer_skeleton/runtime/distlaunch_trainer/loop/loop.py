@@ -159,7 +159,7 @@ class Loop:
         self.functions.synchronize()
         self._state.take_time()
         if must_leave:
-            self._state.save(self.functions.metric_sums())
+            self._state.save(self.functions.metric_sums(), leaves=True)
             self._state.leave()
         self._reader.end(self.step - self._state.progress.epoch_step)
         logs = self.functions.logs()
@@ -206,6 +206,6 @@ class Loop:
         counts = self.functions.metric_sums()
         logs = self._evaluator.evaluate(self._runner.steps_per_execution, self._agree_to_stop)
         if logs is None:
-            self._state.save(counts)
+            self._state.save(counts, leaves=True)
             self._state.leave()
         return logs

@@ -107,12 +107,14 @@ class RunState:
             is_printed=options.prints_epochs,
         )
 
-    def save(self, metric_sums: list[tf.Tensor]) -> None:
+    def save(self, metric_sums: list[tf.Tensor], *, leaves: bool = False) -> None:
         """Save on the chief, with the metric variables summed over the replicas.
 
-        A collective, in which the replicas are compared.
+        A collective, in which the replicas are compared, unless the run `leaves`: tasks without the
+        signal have called one hook more, which may have set the learning rate.
         """
-        self._comparison.check(self.progress.step)
+        if not leaves:
+            self._comparison.check(self.progress.step)
         others = self._unassigned | self._others.values()
         if self._services.cluster.role.is_chief:
             self._services.checkpoints.wait()  # memory holds one set of values at a time

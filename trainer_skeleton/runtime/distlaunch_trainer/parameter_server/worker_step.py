@@ -74,7 +74,7 @@ class WorkerStep:
                 share = self._losses.share(x, y, predicted, weights, rows, training=True)
                 with tape.stop_recording():
                     self._metrics.count_local_loss(share.loss_to_report, rows)
-                    self._metrics.count(StepLogs(), rows, x, y, predicted, weights)
+                    self._metrics.count(StepLogs(), x, y, predicted, weights)
             loss = self._variables.optimizer.scale_loss(share.loss_to_differentiate)
         gradients = tape.gradient(loss, values)
         if values and all(gradient is None for gradient in gradients):

@@ -18,21 +18,21 @@ from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.task import messages
 from distlaunch_trainer.task.storage import names_in, publish, scratch_folder
 
-from .model_loading import file_problem, import_note
+from .model_loading import file_problem, import_note, loading_problem
 
 _WEIGHTS, _KERAS, _SAVED_MODEL = "model.weights.h5", "model.keras", "saved_model.pb"
 _FILES = (_WEIGHTS, _KERAS, _SAVED_MODEL)
 
 
 def serialization_problem(model: keras.Model) -> str | None:
-    """Return why ``model.keras`` cannot be written and how to fix it, or None if it can be.
+    """Return why ``model.keras`` cannot be written or loaded and how to fix it, or None.
 
-    It serializes the model as Keras does before it writes any weight, so it can be called before
-    the training.
+    It serializes the model as Keras does before it writes any weight, and makes its layers of that,
+    so it can be called before the training.
     """
     error = _serialization_error(lambda: model)
     if error is None:
-        return None
+        return loading_problem(model)
     layers = keras_compat.all_layers(model)
     failing = {id(layer) for layer in layers if _serialization_error(layer.get_config)}
     # A layer that fails only because of a layer inside it is not at fault.

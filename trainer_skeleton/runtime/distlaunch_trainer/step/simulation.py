@@ -153,6 +153,8 @@ def _numbers(random: np.random.Generator, shape: list[int], dtype: tf.DType) -> 
 
 
 def _rows_of(numbers: range, value: Any) -> Any:
+    if value is None:
+        return None
     if isinstance(value, tf.SparseTensor):
         return tf.sparse.from_dense(_rows_of(numbers, tf.sparse.to_dense(value)))
     return tf.gather(value, list(numbers)) if value.shape.rank else value

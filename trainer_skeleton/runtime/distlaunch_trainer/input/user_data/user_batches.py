@@ -129,7 +129,7 @@ class UserBatches:
     ) -> Reader:
         """Return a reader of the batches of this task, from where a run is."""
         progress = progress or Progress()
-        if progress.step == self.first_step:  # the data begin
+        if self.first_step and progress.step == self.first_step:  # the new data begin
             progress = replace(progress, position=[])
         return PassReader(self, progress, self.requested_steps)
 
