@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import keras
+import tensorflow as tf
 
 from distlaunch_trainer.keras_compat import keras_random
 
@@ -39,3 +40,15 @@ def test_operations_that_draw_other_numbers_each_time_are_known():
     others = "StatefulPartitionedCall", "StatelessRandomUniformV2", "StatelessMultinomial"
     assert all(map(keras_random.is_random, drawing))
     assert not any(map(keras_random.is_random, others))
+
+
+def test_functions_of_tensorflow_1_draw_nothing():
+    """The CTC loss has one, which is no graph of operations."""
+
+    @tf.function
+    def loss(labels, logits):
+        lengths = tf.constant([2]), tf.constant([4])
+        return tf.nn.ctc_loss(labels, logits, *lengths, logits_time_major=False)
+
+    spec = tf.TensorSpec((1, 2), tf.int32), tf.TensorSpec((1, 4, 3))
+    assert list(keras_random.draws_in(loss.get_concrete_function(*spec).graph)) == []

@@ -81,8 +81,10 @@ def test_model_that_cannot_be_saved_is_known_before_it_is_trained(model, cause):
 
 
 def test_model_that_can_be_saved_has_no_problem():
-    layers = keras.layers.Dense(3), keras.layers.Lambda(lambda x: 2 * x)
-    assert serialization_problem(model_of(*layers)) is None
+    assert serialization_problem(model_of(keras.layers.Dense(3))) is None
+    layers = keras.layers.Dense(3), keras.layers.Lambda(lambda x: 2 * x, name="double")
+    problem = serialization_problem(model_of(*layers))
+    assert problem.startswith("the layer double (Lambda): Keras loads no Python lambda: use a")
 
 
 def test_the_saved_model_predicts_without_random_augmentation(tmp_path):

@@ -140,9 +140,10 @@ def draws_in(graph: Any, seen: frozenset[str] = frozenset()) -> Iterator[tf.Oper
         for attribute in operation.op_def.attr:
             if attribute.type == "func":
                 name = operation.get_attr(attribute.name).name
-                function = graph._get_function(name)  # noqa: SLF001
-                if name not in seen and function is not None:
-                    yield from draws_in(function.graph, seen | {name})
+                # Functions of TensorFlow 1, such as in CTC losses, have no graph of operations.
+                inner = getattr(graph._get_function(name), "graph", None)  # noqa: SLF001
+                if name not in seen and inner is not None:
+                    yield from draws_in(inner, seen | {name})
 
 
 def is_in_loop_after(value: tf.Tensor) -> bool:
