@@ -71,7 +71,7 @@ def resume_on_data(
     """Return the options of a run, or of a call of ``fit``, whose data are known.
 
     A run that is resumed keeps its batch, its precision and the steps of an epoch, unless these are
-    a pass over the data. Other data are refused within an epoch, and begin anew with the next.
+    a pass over the data. Other data are refused within an epoch, and begin with the next.
     """
     if start is None:
         return options

@@ -174,7 +174,7 @@ def _for_global_batch(name: str, draw: Callable[..., Any]) -> Callable[..., Any]
     return in_step(functions.get(name, by_shape))
 
 
-# In place of operations with a state of their own, which begins anew in each traced function.
+# In place of operations with a state of their own, which starts over in each traced function.
 _DRAWS_OF_KERAS: dict[str, Callable[..., Any]] = {
     "random_standard_normal": lambda shape, dtype, **_: keras.random.normal(shape, dtype=dtype),
     "truncated_normal": lambda shape, dtype, **_: keras.random.truncated_normal(shape, dtype=dtype),

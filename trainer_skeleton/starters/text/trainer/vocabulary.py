@@ -34,7 +34,7 @@ def read_vocabulary() -> list[str]:
     if known < LEAST_KNOWN:
         warnings.warn(
             f"{PATH} knows {known:.0%} of the words of train.tsv: has the data changed? "
-            "`python -m trainer.vocabulary` writes it anew, for a run from scratch",
+            "`python -m trainer.vocabulary` renews it, for a run from scratch",
             stacklevel=2,
         )
     return words

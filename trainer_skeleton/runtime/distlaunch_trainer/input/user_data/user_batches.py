@@ -176,7 +176,7 @@ def open_batches(
 ) -> UserBatches:
     """Open the data set that Keras's adapter has made on all tasks; a collective.
 
-    With ``is_off`` each task has batches of its own; if that is None, where the data set says so
+    With ``is_off`` each task has batches of its own; if that is None, where its options have it
     and its rows differ between the tasks.
     """
     cluster, what = opening.cluster, opening.what
