@@ -6,6 +6,7 @@ PROGRAM = """
 import json, keras, tensorflow as tf
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.cluster.role import Role
+from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.model.other_variables import OtherVariables
 
 cpu = tf.config.list_physical_devices("CPU")[0]
@@ -30,7 +31,6 @@ def make():
         summed = tf.Variable(0, name="summed", aggregation=Aggregation.SUM, **of_each)
         mean = tf.Variable(0.0, name="mean", aggregation=Aggregation.MEAN, **of_each)
         read, text = tf.Variable(3.0, name="read"), tf.Variable("", name="text")
-    plain = tf.Variable(0.0, name="plain")
 
     @tf.function
     def step(repeats):
@@ -41,8 +41,6 @@ def make():
             summed.assign_add(1 + 2 * number)
             mean.assign_add(tf.cast(number, tf.float32))
             text.assign("a")
-            if number == 0:
-                plain.assign_add(1.0)
         for _ in tf.range(repeats):
             strategy.run(replica)
 
@@ -56,10 +54,16 @@ others, step, names = make()
 step(tf.constant(2))
 first = others.values()
 restored, step, _ = make()
-left = restored.assign({**first, "gone": first["plain"]})
+left = restored.assign({**first, "gone": first["mean"]})
 as_restored = restored.values()
 step(tf.constant(1))
 plain = lambda values: {name: value.tolist() for name, value in values.items()}
+alone = tf.Variable(0.0, name="alone")
+graph = tf.function(lambda: alone.assign_add(1.0)).get_concrete_function().graph
+try:
+    others.add_written(graph)
+except ModelError as error:
+    print(str(error).partition(",")[0])
 print(json.dumps([names, plain(first), plain(as_restored), sorted(left), plain(restored.values())]))
 """
 
@@ -67,11 +71,13 @@ print(json.dumps([names, plain(first), plain(as_restored), sorted(left), plain(r
 def test_variables_of_layers_and_of_a_step_are_saved_and_restored(run_code):
     result = run_code(PROGRAM)
     assert result.code == 0, result.text
-    (before, names, unsaved), first, restored, left, later = json.loads(result.out.splitlines()[-1])
+    refusal, printed = result.out.splitlines()[-2:]
+    assert refusal == "a step assigns the variable alone:0"
+    (before, names, unsaved), first, restored, left, later = json.loads(printed)
     assert before == ["counts/steps"]
-    assert names == ["counts/steps", "mean", "plain", "summed"]
+    assert names == ["counts/steps", "mean", "summed"]
     assert unsaved == ["text"]
-    assert first == {"counts/steps": 6.0, "mean": 1.0, "plain": 2.0, "summed": 8}
+    assert first == {"counts/steps": 6.0, "mean": 1.0, "summed": 8}
     assert restored == first
     assert left == ["gone"]
-    assert later == {"counts/steps": 9.0, "mean": 1.5, "plain": 3.0, "summed": 12}
+    assert later == {"counts/steps": 9.0, "mean": 1.5, "summed": 12}

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
+import keras
 import tensorflow as tf
 
+from distlaunch_trainer import keras_compat
 from distlaunch_trainer.errors import ModelError
+from distlaunch_trainer.keras_compat import keras_optimizers
 
 from .interception import intercepted
 
@@ -21,6 +25,8 @@ _REMEDIES = {
     "Server": _NO_PARAMETER_SERVERS,
     "TPUStrategy": "the tasks of this cluster train on CPUs and GPUs: remove the strategy",
 }
+
+_NOT_CHOSEN = {None, tf.VariableAggregation.NONE, tf.VariableSynchronization.AUTO}
 
 
 def set_strategy(strategy: tf.distribute.Strategy, warn: Callable[[str], None]) -> None:
@@ -47,14 +53,59 @@ def set_strategy(strategy: tf.distribute.Strategy, warn: Callable[[str], None]) 
         kind.__init__ = lambda *_, **__: None
     tf.distribute.Server.__init__ = lambda *_, **__: _refuse("Server")
     tf.distribute.experimental_set_strategy(strategy)
-    tf.saved_model.load = intercepted(tf.saved_model.load, _load_alone)
+    _leave_other_variables_alone(strategy)
+    # With variables of a strategy, its functions cannot be called outside of its replicas.
+    tf.saved_model.load = intercepted(tf.saved_model.load, _call_alone)
+    optimizer = keras.optimizers.Optimizer
+    optimizer.apply = intercepted(optimizer.apply, _apply_alone)
 
 
-def _load_alone(function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
-    """Load a SavedModel as in one process.
+def _leave_other_variables_alone(strategy: tf.distribute.Strategy) -> None:
+    """Make variables plain ones that neither Keras makes nor the script in the strategy's scope.
 
-    With variables of a strategy, its functions cannot be called outside of its replicas.
+    One of a strategy cannot be assigned by slices nor be the source of a gradient in eager code.
     """
+    enter_scope = strategy.scope
+    depth = 0  # of the scopes that the script has entered
+
+    @contextmanager
+    def scope() -> Iterator[tf.distribute.Strategy]:
+        nonlocal depth
+        entered = int(tf.distribute.has_strategy())  # else it becomes the default strategy
+        depth += entered
+        try:
+            with enter_scope():
+                yield strategy
+        finally:
+            depth -= entered
+
+    def create(create_distributed: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        variable = create_distributed(*args, **options)
+        chosen = {options.get("aggregation"), options.get("synchronization")} - _NOT_CHOSEN
+        if depth or chosen or not tf.executing_eagerly() or keras_compat.is_called_by_keras():
+            return variable
+        return keras_compat.plain_variable(variable)  # with the chief's value, on all tasks
+
+    strategy.scope = scope
+    keras_compat.intercept_variables(strategy, create)
+
+
+def _apply_alone(function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
+    """Update variables that are of no strategy, which Keras does in replicas only."""
+    variables = arguments.arguments["trainable_variables"]
+    is_alone = variables and not any(hasattr(v, "distribute_strategy") for v in variables)
+    if not is_alone or not all(isinstance(variable, tf.Variable) for variable in variables):
+        return function(*arguments.args, **arguments.kwargs)
+
+    def apply(optimizer: keras.optimizers.Optimizer, *args: Any, **options: Any) -> Any:
+        keras_optimizers.use_current_strategy(optimizer)
+        return function(optimizer, *args, **options)
+
+    return _call_alone(apply, arguments)
+
+
+def _call_alone(function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
+    """Call a function as in one process."""
     strategy = tf.distribute.get_strategy()
     try:
         tf.distribute.experimental_set_strategy(None)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
 from importlib import import_module
+from types import FrameType
 from typing import Any
 
 import keras
@@ -19,9 +20,11 @@ import tensorflow as tf
 from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.backend.common.symbolic_scope import SymbolicScope
 from keras.src.losses import loss as keras_loss
+from keras.src.saving.keras_saveable import KerasSaveable
 from tensorflow.python.framework.auto_control_deps_utils import (
     get_read_only_resource_input_indices_graph,
 )
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from distlaunch_trainer.errors import ModelError
 
@@ -93,6 +96,39 @@ def tracked_variables(layer: keras.Layer) -> Iterator[tuple[str, tf.Variable]]:
             seen.add(id(node))
             name = node.name if isinstance(node, keras.Layer) else name
             pending += [(f"{name}/{key}", each) for key, each in view.children(node).items()]
+
+
+def is_called_by_keras() -> bool:
+    """Return whether a function of Keras, or of a random generator, is on the stack of calls.
+
+    Methods of the user's layers, losses, metrics and optimizers are functions of Keras.
+    """
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while frame is not None:
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package in ("keras", "tf_keras"):
+            return True
+        if isinstance(frame.f_locals.get("self"), (KerasSaveable, tf.random.Generator)):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def intercept_variables(strategy: tf.distribute.Strategy, create: Callable[..., Any]) -> None:
+    """Have `create` make a strategy's variables, given the function that does and its arguments."""
+    extended = strategy.extended
+    extended._create_variable = partial(create, extended._create_variable)  # noqa: SLF001
+
+
+def plain_variable(variable: tf.Variable) -> tf.Variable:
+    """Return a variable of no strategy with the value and the options of another one."""
+    return ResourceVariable(
+        variable.read_value(),
+        trainable=variable.trainable,
+        name=variable.name.partition(":")[0],
+        dtype=variable.dtype,
+        shape=variable.shape,
+    )
 
 
 def written_variables(graph: Any) -> list[tf.Variable]:

@@ -31,6 +31,11 @@ def classes_with_apply() -> list[Any]:
     return [kind for n, kind in enumerate(classes) if not n or "apply" in vars(kind)]
 
 
+def use_current_strategy(optimizer: keras.optimizers.Optimizer) -> None:
+    """Have an optimizer update variables of the current strategy in place of its first one."""
+    optimizer._distribution_strategy = tf.distribute.get_strategy()  # noqa: SLF001
+
+
 def disable_gradient_aggregation(optimizer: keras.optimizers.Optimizer) -> None:
     """Keep an optimizer from summing gradients over the replicas."""
     for each in (optimizer, *parts(optimizer)):

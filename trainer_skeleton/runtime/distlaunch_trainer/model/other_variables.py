@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
 from distlaunch_trainer.cluster.collectives import Cluster
+from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.step.step_timing import OF_TRAINER
 
 from .variable_names import stable_names, unique_names
@@ -42,8 +43,14 @@ class OtherVariables:
             self._known |= self._handles(variable.value)
 
     def add_written(self, graph: tf.Graph) -> list[str]:
-        """Add what a traced step assigns; return the names of what no checkpoint can hold."""
-        self._add((each.name, each) for each in keras_compat.written_variables(graph))
+        """Add what a traced step assigns; return the names of what no checkpoint can hold.
+
+        ModelError is raised for a variable that several replicas would each assign alone.
+        """
+        written = keras_compat.written_variables(graph)
+        if self._cluster.strategy.num_replicas_in_sync > 1:
+            _refuse_undistributed(written)
+        self._add((each.name, each) for each in written)
         unsaved = [name for name, v in self._variables.items() if v.dtype in _UNSAVED]
         for name in unsaved:
             del self._variables[name]
@@ -95,6 +102,16 @@ class OtherVariables:
 def saved_others(values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return those of a checkpoint's values that are of other variables, by their names."""
     return {n.removeprefix(PREFIX): v for n, v in values.items() if n.startswith(PREFIX)}
+
+
+def _refuse_undistributed(variables: Iterable[Any]) -> None:
+    for variable in variables:
+        if not hasattr(variable, "distribute_strategy") and OF_TRAINER not in variable.name:
+            raise ModelError(
+                f"a step assigns the variable {variable.name}, of which each replica would have a "
+                "value of its own rows: create it with tf.Variable(…, "
+                "aggregation=tf.VariableAggregation.MEAN), or SUM or ONLY_FIRST_REPLICA"
+            )
 
 
 def _is_reduced(variable: Any) -> bool:

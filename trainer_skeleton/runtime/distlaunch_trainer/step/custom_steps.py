@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import wraps
+from functools import cache, wraps
 from itertools import count
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -153,11 +153,11 @@ class CustomSteps:
         return step_context.extended(reduce_gradients=reduce, weighs_gradients=weighs)
 
 
+@cache
 def _reduce_in_steps() -> None:
     """Have all optimizers all-reduce the gradients of a model's own steps, then clip and apply."""
     for kind in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
-        if not hasattr(kind.apply, "__wrapped__"):
-            kind.apply = _reducing(kind.apply)
+        kind.apply = _reducing(kind.apply)
 
 
 def _reducing(apply: Callable[..., Any]) -> Callable[..., Any]:
