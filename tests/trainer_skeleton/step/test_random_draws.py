@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 # Trains on one and on two virtual devices of one process; a layer records what it draws.
 PROGRAM = """
-import collections, json
+import collections, json, random
 from argparse import Namespace
 from dataclasses import asdict
 
@@ -57,7 +57,7 @@ class Draws(layers.Layer):
     def call(self, x, training=False):
         if not training:
             return x
-        shape, total = keras.ops.shape(x), x
+        shape, total = keras.ops.shape(x), x * random.random() * np.random.uniform()
         draws = {
             "keras": keras.random.normal(shape, dtype=x.dtype),
             "generator": keras.random.uniform(shape, dtype=x.dtype, seed=self.generator),
@@ -87,6 +87,7 @@ class Draws(layers.Layer):
 
 def create_model():
     keras.backend.clear_session()
+    random.seed(1), np.random.seed(1)
     hidden = Draws(), layers.Dropout(0.5), layers.Dense(1)
     model = keras.Sequential([layers.Input((WIDTH,)), *hidden])
     model.compile(keras.optimizers.SGD(0.05), "mse")

@@ -12,11 +12,14 @@ Random operations of a traced step that are not known to be drawn so are refused
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from distlaunch_trainer.errors import ModelError
@@ -30,6 +33,8 @@ from .step_context import StepRows
 _SAME = "distlaunch_same_random"  # on any number of replicas
 _BY_KERAS = "distlaunch_keras_random"  # in place of TensorFlow's
 _SHUFFLED = "distlaunch_shuffled_rows"
+
+_first = SimpleNamespace()  # states of generators when this task's first replica is traced
 
 
 def install(*, same: bool = False) -> None:
@@ -83,12 +88,28 @@ def _by_location(draws: Iterable[tf.Operation]) -> str:
 def seed_replica() -> None:
     """Let ``tf.random`` draw numbers of this replica in the rest of its part of a step.
 
-    Within a task TensorFlow does so by the number of each operation of a graph.
+    Within a task TensorFlow does so by the number of each operation of a graph. Python's and
+    numpy's numbers are constants of the graph: those of the task's first replica.
     """
     graph = tf.compat.v1.get_default_graph()
-    if graph.building_function and graph.seed is not None and not keras_random.is_same():
-        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        graph.seed = keras_random.replica_seed(graph.seed, int(tf.get_static_value(replica)))
+    if not graph.building_function:
+        return
+    context = tf.distribute.get_replica_context()
+    replica = int(tf.get_static_value(context.replica_id_in_sync_group))
+    if context.num_replicas_in_sync > 1:
+        local_replicas = len(context.strategy.extended.worker_devices)
+        _draw_as_first_replica(is_first=replica % local_replicas == 0)
+    if graph.seed is not None and not keras_random.is_same():
+        graph.seed = keras_random.replica_seed(graph.seed, replica)
+
+
+def _draw_as_first_replica(*, is_first: bool) -> None:
+    """Set the state of Python's and numpy's generators to that of this task's first replica."""
+    if is_first:
+        _first.of_python, _first.of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    else:
+        random.setstate(_first.of_python)
+        np.random.set_state(_first.of_numpy)  # noqa: NPY002
 
 
 def _next_of_replica(draw: Callable[..., Any]) -> Callable[..., Any]:
