@@ -62,6 +62,9 @@ class Draws(layers.Layer):
             "keras": keras.random.normal(shape, dtype=x.dtype),
             "generator": keras.random.uniform(shape, dtype=x.dtype, seed=self.generator),
             "time steps": keras.random.uniform((shape[0] * 2, 1), dtype=x.dtype)[::2],
+            "concatenated rows": keras.random.uniform(
+                tf.shape(tf.concat([x, x], 0)), dtype=x.dtype
+            )[: shape[0]],
             "classes": keras.random.categorical(x, 2, dtype="int64"),
             "dropout": keras.random.dropout(tf.ones_like(x), 0.5),
             "noise shape": keras.random.dropout(tf.ones_like(x), 0.5, noise_shape=(None, 1)),
@@ -135,6 +138,7 @@ print(json.dumps(results))
 
 DRAWN = {
     *("keras", "generator", "time steps", "classes", "dropout", "noise shape"),
+    "concatenated rows",
     *("normal", "uniform", "integers", "TensorFlow 1", "TensorFlow's dropout"),
     *("generator of TensorFlow", "in a function", "images"),
 }

@@ -230,15 +230,37 @@ def _may_be_rows(size: int | None, rows: StepRows) -> bool:
 def _divide(shape: Any, rows: StepRows) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the shape for the global batch, and the indices of a replica's part of it.
 
-    A layer may have put several parts of a row, such as time steps, where rows are.
+    A layer may have put several parts of a row, such as time steps, where rows are, or several
+    batches one after the other, such as generated and real images.
     """
+    follow_each_other = _has_concatenated_rows(shape)
     shape = tf.cast(shape, tf.int64)
     local = tf.maximum(rows.local_rows, 1)  # without rows there is a placeholder
+    total = tf.maximum(rows.global_rows, 1)
     parts, rest = shape[0] // local, shape[0] % local
-    size = tf.where(rest == 0, parts * tf.maximum(rows.global_rows, 1), shape[0])
+    size = tf.where(rest == 0, parts * total, shape[0])
     number = tf.range(shape[0])
-    row, part = number // tf.maximum(parts, 1), number % tf.maximum(parts, 1)
-    first = tf.distribute.get_replica_context().replica_id_in_sync_group
-    own = (tf.cast(first, tf.int64) + row * rows.replicas) * parts + part
+    first = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.int64)
+    if follow_each_other:
+        own = number // local * total + first + number % local * rows.replicas
+    else:
+        row, part = number // tf.maximum(parts, 1), number % tf.maximum(parts, 1)
+        own = (first + row * rows.replicas) * parts + part
     own = tf.minimum(tf.where(rest == 0, own, number), size - 1)
     return tf.concat([[size], shape[1:]], 0), own
+
+
+def _has_concatenated_rows(shape: tf.Tensor) -> bool:
+    """Return whether a shape is computed of tensors that a step concatenates along their rows."""
+    pending, seen = [shape.op], set()
+    while pending:
+        operation = pending.pop()
+        if operation in seen:
+            continue
+        seen.add(operation)
+        if operation.type == "ConcatV2" and tf.get_static_value(operation.inputs[-1]) == 0:
+            sizes = operation.outputs[0].shape
+            if sizes.rank and sizes[0] is None:  # no shape, which is concatenated, too
+                return True
+        pending += [each.op for each in operation.inputs if each.dtype != tf.resource]
+    return False
