@@ -1,6 +1,7 @@
 """A train_step of the script's own, as in keras.io's "Customizing fit() with TensorFlow".
 
-Then the other arguments and methods of training, with ten batches to predict, and with one.
+Then the other arguments and methods of training, with ten batches to predict, and with one; a
+model whose first call is evaluate(); and TensorFlow's variables of the script.
 """
 
 import keras
@@ -68,3 +69,23 @@ print("Predicted rows:", len(generated))
 print("Sum of them:", float(generated.sum()))
 print("First predictions:", float(model.predict(x[:5]).sum() + model.predict_on_batch(x[:5]).sum()))
 model.save("model.keras")
+
+
+class Compiled(keras.Model):
+    def train_step(self, data):
+        return super().train_step(data)
+
+
+inputs = keras.Input(shape=(32,))
+compiled = Compiled(inputs, keras.layers.Dense(1)(inputs))
+compiled.compile("sgd", "mse", metrics=["mae"])
+for name, value in compiled.evaluate(x, y, return_dict=True).items():
+    print(f"First {name}:", value)
+print("Error after it:", compiled.fit(x, y, epochs=2, batch_size=16).history["mae"][-1])
+
+slopes = tf.Variable(tf.ones(2))
+slopes[0].assign(3.0)
+with tf.GradientTape() as tape:
+    error = tf.reduce_sum(slopes**2)
+keras.optimizers.SGD(0.1).apply([tape.gradient(error, slopes)], [slopes])
+print("Slopes:", float(tf.reduce_sum(slopes)))

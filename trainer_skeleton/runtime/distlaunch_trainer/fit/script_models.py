@@ -132,7 +132,7 @@ def _is_built(model: keras.Model, *, trains: bool) -> bool:
     if trains and not all(optimizer.built for optimizer in find_optimizers(model).values()):
         return False
     has_functions = isinstance(model.train_function, StepFunctions)
-    if overrides(model, "train_step"):
-        return has_functions or bool(model.built)
+    if overrides(model, "train_step"):  # which need not use the losses
+        return has_functions
     is_built = has_functions or all(layer.built for layer in keras_compat.all_layers(model))
     return is_built and keras_compat.has_built_losses(model)
