@@ -156,17 +156,6 @@ class Settings:
         "where parsed examples are kept for the next epochs: memory, or a local disk (none)",
         metavar="memory|FOLDER",
     )
-    parallel_reads: int | None = _option(
-        "ranges of records read at once per replica (4, from a bucket 16)",
-        type=at_least(1),
-        metavar="N",
-    )
-    parallel_calls: int | None = _option(
-        "examples parsed at once per replica (autotuned)", type=at_least(1), metavar="N"
-    )
-    prefetch: int | None = _option(
-        "batches made ahead (autotuned)", type=at_least(0), metavar="BATCHES"
-    )
     precision: str | None = _option(
         "numbers to compute with (float32)",
         choices=("float32", "float64", "mixed_bfloat16", "mixed_float16"),
