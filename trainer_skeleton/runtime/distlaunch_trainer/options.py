@@ -185,20 +185,6 @@ class Settings:
         "data that --evaluate and an evaluator evaluate (validation, or training if none)",
         choices=("validation", "test", "training"),
     )
-    export: str | None = _option(
-        "keep the best model so far in export/best of the job folder, by the evaluator or "
-        "the validation at the end of each epoch (nothing)",
-        choices=("best",),
-    )
-    export_metric: str = _option(
-        "metric of the validation data by which a model is the best (%(default)s)",
-        "val_loss",
-        metavar="NAME",
-    )
-    export_mode: str | None = _option(
-        "whether it is to be low or high (by the metric, as Keras's callbacks)",
-        choices=("min", "max"),
-    )
     check_numerics: bool = _flag(
         "report the operation, step and line that computes a NaN or an infinity; slow"
     )

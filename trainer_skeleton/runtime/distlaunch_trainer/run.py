@@ -14,7 +14,6 @@ import numpy as np
 import tensorflow as tf
 
 from .cluster.strategy import check_same_strategy
-from .errors import DataError
 from .evaluator_task.continuous_evaluation import ContinuousEvaluation
 from .evaluator_task.evaluator_status import ChiefSide, has_evaluator
 from .fit.evaluation import collective_evaluate
@@ -43,7 +42,6 @@ from .run_facts import (
     run_summary,
 )
 from .run_start import join_run
-from .saving.best_model import BestModel, ExportBest
 from .saving.model_files import files_in, save_model, serialization_problem
 from .step.additivity import compare_parts
 from .step.custom_steps import TrainStep
@@ -237,14 +235,6 @@ class Run(AbstractContextManager):
             with explain.step_errors(self._find_bad_record):
                 return ContinuousEvaluation(self._joined, model, data.training).run()
         callbacks = checked_callbacks(callbacks)
-        if self._settings.export and not has_evaluator(os.environ):
-            if data.validation is None:
-                raise DataError(
-                    "--export best needs validation() in trainer/data.py: it has none, or returned "
-                    "None"
-                )
-            best = BestModel(model, self._settings, self._folders.job, self._report)
-            callbacks += [ExportBest(best)] if self.is_chief else []
         self._report.layers(model)
         # Kept, as its iterators may end slowly, and the model is to be saved before.
         self._loop = loop = create_loop(
