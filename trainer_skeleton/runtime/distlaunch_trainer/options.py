@@ -71,7 +71,7 @@ def _number(what: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
 
 
 _positive = _number("above 0", lambda value: 0 < value < math.inf)
-_fraction = _number("from 0 to 1", lambda value: 0 <= value <= 1)
+_not_negative = _number("of 0 or more", lambda value: 0 <= value < math.inf)
 
 
 def _option(text: str, default: Any = None, **arguments: Any) -> Any:
@@ -109,22 +109,7 @@ class Settings:
     scale_learning_rate: bool = _flag("multiply the learning rate by the number of replicas")
     warmup_epochs: float | None = _option(
         "epochs in which the learning rate rises from 0, e.g. 0.5 (none)",
-        type=_positive,
-        metavar="EPOCHS",
-    )
-    decay: str | None = _option(
-        "how the learning rate falls (not at all)", choices=("cosine", "step", "exponential")
-    )
-    decay_rate: float | None = _option(
-        "fraction of the learning rate that is left after --decay-epochs (cosine: 0, step and "
-        "exponential: 0.1)",
-        type=_fraction,
-        metavar="FACTOR",
-    )
-    decay_epochs: float | None = _option(
-        "epochs from the start in which the rate falls once to that fraction (--epochs; step: "
-        "a third of them)",
-        type=_positive,
+        type=_not_negative,
         metavar="EPOCHS",
     )
     steps_per_epoch: int | None = _option(

@@ -24,7 +24,7 @@ from .loop.loop import Loop
 from .loop.saved_weights import restore_weights
 from .loop_choice import create_loop
 from .model.initial_weights import check_weights
-from .model.learning_rate import RateOptions, check_callbacks, resolve_rate_options, set_rates
+from .model.learning_rate import check_callbacks, set_rates
 from .model.model_build import build_model
 from .model.user_model import (
     checked_callbacks,
@@ -148,18 +148,14 @@ class Run(AbstractContextManager):
         setup = self._settings, self._cluster, self._folders.job, self._report
         none: Callable[[], Any] = lambda: None  # noqa: E731
         functions = {"training": training, "validation": validation or none, "test": test or none}
-        self._rates = RateOptions()
         if self._settings.evaluate or self._joined.is_evaluator:
             loaded = load_evaluation_data(*setup, **functions)
         else:
-            start = self._joined.start
-            saved = start and start.options
-            self._rates = resolve_rate_options(self._settings, saved, self._cluster.replicas)
-            loaded = load_data(*setup, start=start, **functions)
+            loaded = load_data(*setup, start=self._joined.start, **functions)
         options = loaded.options
         rate = self._settings.learning_rate or options.learning_rate
         self._sets_learning_rate = rate != options.learning_rate
-        options = replace(options, learning_rate=rate, rate_options=self._rates.as_saved())
+        options = replace(options, learning_rate=rate)
         if self._sets_learning_rate:  # hooks that are called again get the new one
             begun: dict[str, dict[str, float]] = {hook: {} for hook in self._progress.begun}
             self._progress = replace(self._progress, begun=begun)
@@ -183,10 +179,7 @@ class Run(AbstractContextManager):
         if not self.is_chief:
             silence_summary(keras)
         model = create_compiled_model(create_model)
-        if self._rates.is_set:
-            options, log = data.options, self._report.log
-            schedules = set_rates(model, self._rates, options, self._settings.epochs, log)
-            self._data = replace(data, options=replace(options, schedules=schedules))
+        set_rates(model, data.options, self._report.log)
         with user_code("the data cannot be read"):  # parse functions are traced here
             spec = data.training.data_spec()
         with model_build():
@@ -249,10 +242,10 @@ class Run(AbstractContextManager):
         if self._joined.start is not None:  # also at step 0: callbacks may have state by then
             loop.restore(self._joined.saved)
             self._report.log(f"resuming after step {self._progress.step}")
-        if self._rates.has_schedule:
+        if data.options.warmup_epochs:
             check_callbacks(callbacks)
         elif self._sets_learning_rate:
-            set_learning_rate(model, data.options.learning_rate * self._rates.factor)
+            set_learning_rate(model, data.options.learning_rate * max(1, data.options.rate_scale))
         self._cluster.barrier()  # from here on all tasks can agree to stop
         self._stop.defer()
         distinct = {"examples": data.audit.examples} if data.audit else {}

@@ -52,10 +52,6 @@ class _Setup:
     job_dir: str
     report: Report
 
-    @property
-    def input_options(self) -> InputOptions:
-        return InputOptions(self.settings.cache, check_numerics=self.settings.check_numerics)
-
     def report_input(self, what: Sequence[str], effective: Sequence[str] = ()) -> None:
         """Log how the training data are read; refuse options that have no effect."""
         cache = self.settings.cache
@@ -150,6 +146,7 @@ def load_evaluation_data(
     are those of `load_data`.
     """
     setup = _Setup(settings, cluster, job_dir, report)
+    settings = replace(settings, scale_learning_rate=False, warmup_epochs=None)
     options = replace(run_options(settings, cluster.replicas, None), shuffle=0)
     keras.utils.set_random_seed(options.seed)
     functions = {"validation": validation, "training": training, "test": test}
@@ -164,7 +161,8 @@ def load_evaluation_data(
 
 
 def _open(setup: _Setup, source: Examples, *, numbered: bool = False) -> ExampleSource:
-    options = replace(setup.input_options, numbered=numbered)
+    settings = setup.settings
+    options = InputOptions(settings.cache, numbered, settings.check_numerics)
     items = source.open(setup.cluster, setup.job_dir, options)
     for problem in items.warnings:
         setup.report.warn(problem)
