@@ -12,5 +12,5 @@ SEARCHES = FOLDER / "tune"  # of `distlaunch tune --local`
 COMPARISONS = FOLDER / "compare"  # of `distlaunch compare`
 WHEELS = FOLDER / "wheels"  # the trainer package, for builds of an image
 
-MODEL, CHECKPOINTS, LOGS, EXPORT = "model", "checkpoints", "logs", "export"
+MODEL, CHECKPOINTS, LOGS = "model", "checkpoints", "logs"
 """The folders of a job that its program writes."""

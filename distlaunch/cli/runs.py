@@ -11,7 +11,7 @@ import click
 from distlaunch.cli import completion, options, page
 from distlaunch.cli.settings import confirm, draw, show, show_json
 from distlaunch.errors import DistlaunchError, EngineError, UsageError
-from distlaunch.paths import CHECKPOINTS, EXPORT, LOGS, MODEL
+from distlaunch.paths import CHECKPOINTS, LOGS, MODEL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -184,7 +184,7 @@ def tensorboard(
 )
 @click.option(
     "--part",
-    type=click.Choice(["all", MODEL, CHECKPOINTS, LOGS, EXPORT]),
+    type=click.Choice(["all", MODEL, CHECKPOINTS, LOGS]),
     default=MODEL,
     show_default=True,
     help="Which folder of the job's.",

@@ -174,20 +174,14 @@ def _batches_to_try(best: VariantFigures) -> str:
     return f" (compare them with --batch-sizes {4 * batch},{16 * batch})" if batch else ""
 
 
-_OF_DATA_SET = "map(…, num_parallel_calls=tf.data.AUTOTUNE) and cache() of the data set may help."
-_INPUT_REMEDIES = {
-    "cache": "--cache memory keeps parsed examples",
-    "parallel_calls": "--parallel-calls N parses more of them at once",
-}
-
-
 def _input_remedy(figures: VariantFigures) -> str:
     """Return what helps, by the options that have an effect on the data of the runs."""
     options = figures.input_options
     if options is None:
-        return _OF_DATA_SET
-    known = [text for name, text in _INPUT_REMEDIES.items() if name in options]
-    return f"{', '.join(known) or 'machines with more CPU cores help, as the data are in memory'}."
+        return "map(…, num_parallel_calls=tf.data.AUTOTUNE) and cache() of the data set may help."
+    if "cache" in options:
+        return "--cache memory keeps parsed examples."
+    return "machines with more CPU cores help, as the data are in memory."
 
 
 def _input_hint(best: VariantFigures) -> str:

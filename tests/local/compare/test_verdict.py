@@ -23,7 +23,7 @@ def figures(workers: int, speed: float, timing: Timing | None = None, **choices)
     cores = choices.pop("cores", None)
     variant = Variant(workers, batch, name=name, cores=cores)
     run = Measurement(1, 9.0, speed, timing, choices.pop("gradient_bytes", None), batch)
-    run = replace(run, input_options=choices.pop("input_options", ["cache", "parallel_calls"]))
+    run = replace(run, input_options=choices.pop("input_options", ["cache"]))
     return VariantFigures(variant, (run,), **choices)
 
 
@@ -57,7 +57,7 @@ def judged(*all_figures: VariantFigures, cores: int = 8):
         (
             step(12, input=6, compute=5, exchange=1),
             "because waiting for data takes 50 % of a step",
-            "--cache memory keeps parsed examples, --parallel-calls N parses more",
+            "--cache memory keeps parsed examples.",
         ),
         (
             step(12, compute=10, exchange=1),
@@ -118,7 +118,7 @@ def test_input_bound_by_the_limits_of_tensorflows_profiler(share, degree):
 @pytest.mark.parametrize(
     ("options", "remedy"),
     [
-        (["cache", "parallel_reads", "parallel_calls"], "--cache memory keeps parsed examples, -"),
+        (["cache"], "--cache memory keeps parsed examples."),
         ([], "machines with more CPU cores help"),
         (None, "map(…, num_parallel_calls=tf.data.AUTOTUNE) and cache() of the data set"),
     ],

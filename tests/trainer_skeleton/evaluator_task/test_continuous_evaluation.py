@@ -1,10 +1,9 @@
-"""The evaluator task: what it evaluates, when it ends, and which model it takes as the best."""
+"""The evaluator task: what it evaluates, and when it ends."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import threading
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ import tensorflow as tf
 
 from distlaunch_trainer import Arrays
 from distlaunch_trainer.cluster.role import Role
-from distlaunch_trainer.errors import ClusterError, ModelError, TrainingStopped
+from distlaunch_trainer.errors import ClusterError, TrainingStopped
 from distlaunch_trainer.evaluator_task import evaluator_status
 from distlaunch_trainer.evaluator_task.continuous_evaluation import ContinuousEvaluation
 from distlaunch_trainer.evaluator_task.evaluator_status import ChiefSide, has_evaluator
@@ -29,7 +28,6 @@ from distlaunch_trainer.model.model_state import ModelState
 from distlaunch_trainer.options import Settings
 from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.run_start import as_evaluator
-from distlaunch_trainer.saving.best_model import BestModel
 from distlaunch_trainer.saving.checkpoints import Checkpoint, Checkpoints
 from distlaunch_trainer.training_state import Progress, RunOptions, TrainingState
 
@@ -74,13 +72,13 @@ class Job:
         self.checkpoints.save(Checkpoint(saved, state.describe(), state.snapshot()))
         self.checkpoints.wait()
 
-    def evaluator(self, **settings: object) -> ContinuousEvaluation:
+    def evaluator(self) -> ContinuousEvaluation:
         loaded = load_evaluation_data(
             Settings(global_batch_size=4), self.cluster, str(self.folder), self.report,
             training=lambda: None, validation=lambda: Arrays(X, 3 * X),
         )  # fmt: skip
         joined = SimpleNamespace(
-            settings=Settings(**settings), cluster=self.cluster, report=self.report,
+            settings=Settings(), cluster=self.cluster, report=self.report,
             checkpoints=Checkpoints(str(self.folder / "checkpoints"), self.report),
             folders=SimpleNamespace(job=str(self.folder)), stop=self.signal,
         )  # fmt: skip
@@ -110,20 +108,16 @@ def mae(weight: float) -> float:
     return float(np.abs(weight * X - 3 * X).mean())
 
 
-def test_each_checkpoint_is_evaluated_once_and_the_best_is_exported(job, capfd):
+def test_each_checkpoint_is_evaluated_once(job, capfd):
     for step, weight in ((5, 1.0), (10, 2.5), (15, 4.0)):
         job.save(step, weight)
     with job.ending():
-        records = job.evaluator(export="best", export_metric="val_mae").run()
+        records = job.evaluator().run()
     results = [(each["step"], each["epoch"], each["logs"]["mae"]) for each in records]
     assert results == [(5, 1, mae(1.0)), (10, 2, mae(2.5)), (15, 3, mae(4.0))]
     assert job.evaluated() == [5, 10, 15]
-    exported = keras.models.load_model(job.folder / "export/best/model.keras")
-    assert exported.layers[0].get_weights()[0] == 2.5
-    facts = json.loads((job.folder / "export/best/evaluation.json").read_text())
-    assert (facts["step"], facts["metric"], facts["value"]) == (10, "mae", mae(2.5))
     out = capfd.readouterr().out
-    assert "evaluation of step 10: loss 7.1250 mae 2.2500 (best, exported)\n" in out
+    assert "evaluation of step 10: loss 7.1250 mae 2.2500\n" in out
     assert "waiting for evaluator:0 to evaluate step-00000015" in out
 
 
@@ -131,14 +125,22 @@ def test_a_restarted_evaluator_continues(job):
     job.save(5, 2.5)
     job.save(10, 1.0)
     with job.ending():
-        job.evaluator(export="best").run()
-    exported = job.folder / "export/best/model.keras"
-    before = exported.read_bytes()
+        job.evaluator().run()
     job.save(15, 2.0)
     with job.ending():
-        job.evaluator(export="best").run()
+        records = job.evaluator().run()
     assert job.evaluated() == [5, 10, 15]
-    assert exported.read_bytes() == before  # that of step 5 is still the best
+    assert [each["logs"]["mae"] for each in records] == [mae(2.5), mae(1.0), mae(2.0)]
+
+
+def test_weights_are_evaluated_whichever_optimizer_has_trained_them(job):
+    job.model.compile(keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(0.1, 10)), "mse")
+    job.model.optimizer.build(job.model.trainable_variables)
+    job.save(5, 2.5)
+    job.model.compile("sgd", "mse", metrics=["mae"])
+    with job.ending():
+        (record,) = job.evaluator().run()
+    assert record["logs"]["mae"] == mae(2.5)
 
 
 def test_damaged_and_unfinished_checkpoints_are_left_out(job, capfd):
@@ -159,15 +161,14 @@ def test_damaged_and_unfinished_checkpoints_are_left_out(job, capfd):
 def test_a_run_from_scratch_forgets_the_evaluations_before(job):
     job.save(5, 2.9)
     with job.ending():
-        job.evaluator(export="best").run()
+        job.evaluator().run()
     job.checkpoints.clear()
     job.chief = ChiefSide(str(job.folder), job.report, is_new=True)
-    assert not (job.folder / "export/best").exists()
+    assert not (job.folder / "evaluations.jsonl").exists()
     job.save(5, 1.0)
     with job.ending():
-        (record,) = job.evaluator(export="best").run()
+        (record,) = job.evaluator().run()
     assert record["logs"]["mae"] == mae(1.0)
-    assert (job.folder / "export/best/model.keras").exists()
 
 
 def test_a_stop_signal_ends_the_evaluator(job):
@@ -219,56 +220,3 @@ def test_an_evaluator_is_a_cluster_of_its_own():
     assert settings.strategy is None
     with pytest.raises(ClusterError, match="evaluator:1: a job has one evaluator: set count: 1"):
         as_evaluator(replace(role, name="evaluator:1"), Settings())
-
-
-@pytest.mark.parametrize(
-    ("metric", "mode", "better"),
-    [
-        ("val_loss", None, [True, False, True]),
-        ("loss", "max", [True, True, False]),
-        ("accuracy", None, [True, True, False]),
-        ("val_mae", None, [True, False, True]),
-    ],
-)
-def test_low_or_high_is_better_by_the_metric(tmp_path, metric, mode, better):
-    model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
-    model.compile("sgd", "mse", metrics=["mae", "accuracy"])
-    model.build((None, 1))
-    model.evaluate(X, X, verbose=0)
-    settings = Settings(export_metric=metric, export_mode=mode)
-    best = BestModel(model, settings, str(tmp_path), Report(Role(), ""))
-    name = metric.removeprefix("val_")
-    assert [best.is_better({name: value}) for value in (2.0, 3.0, 1.0)] == better
-    assert not best.is_better({name: float("nan")})
-
-
-@pytest.mark.parametrize("is_new_complete", [True, False])
-def test_an_interrupted_export_leaves_a_whole_model(job, is_new_complete):
-    job.save(5, 1.0)
-    with job.ending():
-        job.evaluator(export="best").run()
-    # What a process has written that was killed before, or while, it replaced the folder.
-    export = job.folder / "export"
-    shutil.copytree(export / "best", export / ".new")
-    if is_new_complete:
-        (export / ".new/evaluation.json").write_text('{"metric": "loss", "value": 0.125}')
-        shutil.rmtree(export / "best")
-    else:
-        (export / ".new/evaluation.json").unlink()
-    best = BestModel(job.model, Settings(), str(job.folder), job.report)
-    best.load()
-    assert best.best == (0.125 if is_new_complete else 114.0)
-    keras.models.load_model(export / "best/model.keras")
-    assert (export / "best/saved_model.pb").exists()
-
-
-def test_an_unknown_metric_is_refused_before_the_training(tmp_path):
-    model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
-    folder, report = str(tmp_path), Report(Role(), "")
-    with pytest.raises(ModelError, match="--export-metric acuracy: no metric of this name is"):
-        BestModel(model, Settings(export_metric="val_acuracy"), folder, report)
-    settings = Settings(export_metric="acuracy", export_mode="max")
-    best = BestModel(model, settings, folder, report)
-    with pytest.raises(ModelError, match="acuracy: no such number; there are: loss, mae"):
-        best.is_better({"loss": 1.0, "mae": 2.0})

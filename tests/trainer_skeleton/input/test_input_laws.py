@@ -91,14 +91,14 @@ def expected(folder, cluster):
 
 CLUSTERS = [(2, 3)]
 CASES = [
-    ("large records", InputOptions(cache="memory", parallel_reads=3)),
-    ("large records in batches", InputOptions(cache="memory", parallel_reads=1, prefetch=0)),
+    ("large records", IN_MEMORY),
+    ("large records in batches", IN_MEMORY),
     ("large gzip", IN_MEMORY),
-    ("records", InputOptions(prefetch=0)),
+    ("records", DEFAULT),
     ("gzip in batches", DEFAULT),
-    ("tfds", InputOptions(cache="FOLDER", parallel_calls=2)),
-    ("images", InputOptions(cache="memory", prefetch=2)),
-    ("csv", InputOptions(prefetch=1)),
+    ("tfds", InputOptions(cache="FOLDER")),
+    ("images", IN_MEMORY),
+    ("csv", DEFAULT),
 ]
 if os.environ.get("DISTLAUNCH_TEST_LAWS"):  # make laws
     CLUSTERS = [(1, 0), (2, 3), (3, 9), (5, 12)]

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from distlaunch_trainer.errors import DataError, PlanError
-from distlaunch_trainer.input.run_options import resume_on_data
+from distlaunch_trainer.input.run_options import resume_on_data, run_options
+from distlaunch_trainer.options import Settings
 from distlaunch_trainer.training_state import Progress, RunOptions, TrainingState
 
 SAVED = RunOptions(640, 32, 2, 0, 0, 20, "float32", batches=20)
@@ -68,3 +69,25 @@ def test_steps_that_were_set_may_be_those_of_other_data():
     options, warnings = resume(replace(LARGER, steps_per_epoch=20))
     assert options.steps_per_epoch == 20
     assert len(warnings) == 1
+
+
+def test_a_resumed_run_has_its_learning_rate_on_any_number_of_replicas():
+    requested = Settings(scale_learning_rate=True, warmup_epochs=0.5)
+    started = run_options(requested, 3, None)
+    assert (started.rate_scale, started.warmup_epochs) == (3, 0.5)
+    # With the same options, as a restarted job has them, or without any.
+    for again in (requested, Settings()):
+        resumed = run_options(again, 5, started)
+        assert (resumed.rate_scale, resumed.warmup_epochs) == (3, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"warmup_epochs": 2.0}, "started with --warmup-epochs 0.0 and cannot continue with 2.0"),
+        ({"scale_learning_rate": True}, "started without --scale-learning-rate: leave it out, or"),
+    ],
+)
+def test_another_learning_rate_than_before_is_refused(options, message):
+    with pytest.raises(PlanError, match=message):
+        run_options(Settings(**options), 2, SAVED)

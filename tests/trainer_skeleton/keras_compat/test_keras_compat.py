@@ -71,18 +71,6 @@ def test_calls_create_variables_and_update_none():
     assert float(metric.total) == 0
 
 
-def test_metrics_of_outputs_are_those_of_several_losses():
-    x = layers.Input((3,))
-    model = keras.Model(x, {name: layers.Dense(1, name=name)(x) for name in "ab"})
-    model.compile("sgd", {"a": "mse", "b": "mae"})
-    arrays = np.ones((2, 3)), {name: np.ones((2, 1)) for name in "ab"}
-    model.evaluate(*arrays, verbose=0)
-    metrics = keras_compat.output_loss_metrics(model)
-    assert [metric.name for metric in metrics] == ["a_loss", "b_loss"]
-    assert all(float(metric.result()) > 0 for metric in metrics)
-    assert keras_compat.output_loss_metrics(nested()) == []
-
-
 def test_the_function_of_a_metric():
     wrapped = keras.metrics.MeanMetricWrapper(max)
     assert keras_compat.metric_function(wrapped) is max

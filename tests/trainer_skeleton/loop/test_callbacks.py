@@ -85,6 +85,44 @@ def test_state_that_no_checkpoint_can_hold_is_refused_with_its_place(model):
         callbacks.state()
 
 
+def list_for(model, path, *, writes=True):
+    """Return the callbacks of a task that keeps the best model."""
+    best = kc.ModelCheckpoint(path, "val_loss", save_best_only=True)
+    report = SimpleNamespace(log=print, warn=print)
+    return Callbacks([best], model, epochs=5, steps=3, writes=writes, report=report)
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras's own
+def test_the_best_model_is_kept_also_after_a_resume(model, tmp_path):
+    path = tmp_path / "best.keras"
+
+    def end_epochs(callbacks, first, losses):
+        for epoch, loss in enumerate(losses, first):
+            model.layers[0].bias.assign([loss])
+            callbacks.on_epoch_begin(epoch)
+            callbacks.on_epoch_end(epoch, {"loss": 0.0, "val_loss": loss})
+
+    def kept():
+        return float(keras.models.load_model(path).layers[0].bias[0])
+
+    chief = list_for(model, path)
+    chief.on_train_begin()
+    end_epochs(chief, 0, [3.0, 1.0, 2.0])
+    assert kept() == 1.0
+    states, arrays = chief.state()
+    restarted = list_for(model, path)
+    restarted.resume([], json.loads(json.dumps(states)), arrays)
+    end_epochs(restarted, 3, [1.5])
+    assert kept() == 1.0
+    end_epochs(restarted, 4, [0.5])
+    assert kept() == 0.5
+    path.unlink()
+    worker = list_for(model, path, writes=False)
+    worker.on_train_begin()
+    end_epochs(worker, 0, [0.25])
+    assert not path.exists()
+
+
 EPOCHS = [
     {"epoch": 1, "logs": {"loss": 3.0, "val_loss": 2.0}},
     {"epoch": 2, "logs": {"loss": 2.0, "val_loss": 2.5}},

@@ -219,7 +219,7 @@ def test_checkpoint_of_another_format_is_refused(folder, version):
     with pytest.raises(StorageError) as refused:
         latest_step(folder)
     assert str(refused.value) == (
-        f"the checkpoint {path.parent} has format {version}, this trainer reads format 4: "
+        f"the checkpoint {path.parent} has format {version}, this trainer reads format 5: "
         f"resume with the version of distlaunch that wrote it, or --no-resume to start from scratch"
     )
 

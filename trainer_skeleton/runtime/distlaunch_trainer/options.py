@@ -71,7 +71,7 @@ def _number(what: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
 
 
 _positive = _number("above 0", lambda value: 0 < value < math.inf)
-_fraction = _number("from 0 to 1", lambda value: 0 <= value <= 1)
+_not_negative = _number("of 0 or more", lambda value: 0 <= value < math.inf)
 
 
 def _option(text: str, default: Any = None, **arguments: Any) -> Any:
@@ -109,22 +109,7 @@ class Settings:
     scale_learning_rate: bool = _flag("multiply the learning rate by the number of replicas")
     warmup_epochs: float | None = _option(
         "epochs in which the learning rate rises from 0, e.g. 0.5 (none)",
-        type=_positive,
-        metavar="EPOCHS",
-    )
-    decay: str | None = _option(
-        "how the learning rate falls (not at all)", choices=("cosine", "step", "exponential")
-    )
-    decay_rate: float | None = _option(
-        "fraction of the learning rate that is left after --decay-epochs (cosine: 0, step and "
-        "exponential: 0.1)",
-        type=_fraction,
-        metavar="FACTOR",
-    )
-    decay_epochs: float | None = _option(
-        "epochs from the start in which the rate falls once to that fraction (--epochs; step: "
-        "a third of them)",
-        type=_positive,
+        type=_not_negative,
         metavar="EPOCHS",
     )
     steps_per_epoch: int | None = _option(
@@ -156,17 +141,6 @@ class Settings:
         "where parsed examples are kept for the next epochs: memory, or a local disk (none)",
         metavar="memory|FOLDER",
     )
-    parallel_reads: int | None = _option(
-        "ranges of records read at once per replica (4, from a bucket 16)",
-        type=at_least(1),
-        metavar="N",
-    )
-    parallel_calls: int | None = _option(
-        "examples parsed at once per replica (autotuned)", type=at_least(1), metavar="N"
-    )
-    prefetch: int | None = _option(
-        "batches made ahead (autotuned)", type=at_least(0), metavar="BATCHES"
-    )
     precision: str | None = _option(
         "numbers to compute with (float32)",
         choices=("float32", "float64", "mixed_bfloat16", "mixed_float16"),
@@ -195,20 +169,6 @@ class Settings:
     evaluate_on: str | None = _option(
         "data that --evaluate and an evaluator evaluate (validation, or training if none)",
         choices=("validation", "test", "training"),
-    )
-    export: str | None = _option(
-        "keep the best model so far in export/best of the job folder, by the evaluator or "
-        "the validation at the end of each epoch (nothing)",
-        choices=("best",),
-    )
-    export_metric: str = _option(
-        "metric of the validation data by which a model is the best (%(default)s)",
-        "val_loss",
-        metavar="NAME",
-    )
-    export_mode: str | None = _option(
-        "whether it is to be low or high (by the metric, as Keras's callbacks)",
-        choices=("min", "max"),
     )
     check_numerics: bool = _flag(
         "report the operation, step and line that computes a NaN or an infinity; slow"

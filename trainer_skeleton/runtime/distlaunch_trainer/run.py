@@ -14,7 +14,6 @@ import numpy as np
 import tensorflow as tf
 
 from .cluster.strategy import check_same_strategy
-from .errors import DataError
 from .evaluator_task.continuous_evaluation import ContinuousEvaluation
 from .evaluator_task.evaluator_status import ChiefSide, has_evaluator
 from .fit.evaluation import collective_evaluate
@@ -25,7 +24,7 @@ from .loop.loop import Loop
 from .loop.saved_weights import restore_weights
 from .loop_choice import create_loop
 from .model.initial_weights import check_weights
-from .model.learning_rate import RateOptions, check_callbacks, resolve_rate_options, set_rates
+from .model.learning_rate import check_callbacks, set_rates
 from .model.model_build import build_model
 from .model.user_model import (
     checked_callbacks,
@@ -43,7 +42,6 @@ from .run_facts import (
     run_summary,
 )
 from .run_start import join_run
-from .saving.best_model import BestModel, ExportBest
 from .saving.model_files import files_in, save_model, serialization_problem
 from .step.additivity import compare_parts
 from .step.custom_steps import TrainStep
@@ -150,18 +148,14 @@ class Run(AbstractContextManager):
         setup = self._settings, self._cluster, self._folders.job, self._report
         none: Callable[[], Any] = lambda: None  # noqa: E731
         functions = {"training": training, "validation": validation or none, "test": test or none}
-        self._rates = RateOptions()
         if self._settings.evaluate or self._joined.is_evaluator:
             loaded = load_evaluation_data(*setup, **functions)
         else:
-            start = self._joined.start
-            saved = start and start.options
-            self._rates = resolve_rate_options(self._settings, saved, self._cluster.replicas)
-            loaded = load_data(*setup, start=start, **functions)
+            loaded = load_data(*setup, start=self._joined.start, **functions)
         options = loaded.options
         rate = self._settings.learning_rate or options.learning_rate
         self._sets_learning_rate = rate != options.learning_rate
-        options = replace(options, learning_rate=rate, rate_options=self._rates.as_saved())
+        options = replace(options, learning_rate=rate)
         if self._sets_learning_rate:  # hooks that are called again get the new one
             begun: dict[str, dict[str, float]] = {hook: {} for hook in self._progress.begun}
             self._progress = replace(self._progress, begun=begun)
@@ -185,10 +179,7 @@ class Run(AbstractContextManager):
         if not self.is_chief:
             silence_summary(keras)
         model = create_compiled_model(create_model)
-        if self._rates.is_set:
-            options, log = data.options, self._report.log
-            schedules = set_rates(model, self._rates, options, self._settings.epochs, log)
-            self._data = replace(data, options=replace(options, schedules=schedules))
+        set_rates(model, data.options, self._report.log)
         with user_code("the data cannot be read"):  # parse functions are traced here
             spec = data.training.data_spec()
         with model_build():
@@ -237,14 +228,6 @@ class Run(AbstractContextManager):
             with explain.step_errors(self._find_bad_record):
                 return ContinuousEvaluation(self._joined, model, data.training).run()
         callbacks = checked_callbacks(callbacks)
-        if self._settings.export and not has_evaluator(os.environ):
-            if data.validation is None:
-                raise DataError(
-                    "--export best needs validation() in trainer/data.py: it has none, or returned "
-                    "None"
-                )
-            best = BestModel(model, self._settings, self._folders.job, self._report)
-            callbacks += [ExportBest(best)] if self.is_chief else []
         self._report.layers(model)
         # Kept, as its iterators may end slowly, and the model is to be saved before.
         self._loop = loop = create_loop(
@@ -259,10 +242,10 @@ class Run(AbstractContextManager):
         if self._joined.start is not None:  # also at step 0: callbacks may have state by then
             loop.restore(self._joined.saved)
             self._report.log(f"resuming after step {self._progress.step}")
-        if self._rates.has_schedule:
+        if data.options.warmup_epochs:
             check_callbacks(callbacks)
         elif self._sets_learning_rate:
-            set_learning_rate(model, data.options.learning_rate * self._rates.factor)
+            set_learning_rate(model, data.options.learning_rate * max(1, data.options.rate_scale))
         self._cluster.barrier()  # from here on all tasks can agree to stop
         self._stop.defer()
         distinct = {"examples": data.audit.examples} if data.audit else {}

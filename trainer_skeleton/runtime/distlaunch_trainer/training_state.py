@@ -22,8 +22,8 @@ class RunOptions:
     precision: str
     learning_rate: float | None = None  # if one was given
     shard_policy: str = "data"
-    rate_options: dict[str, Any] | None = None  # of the learning rate, if any is set
-    schedules: dict[str, Any] | None = None  # that these make, by the optimizer's name
+    rate_scale: int = 0  # with --scale-learning-rate the replicas when the run was started
+    warmup_epochs: float = 0.0
     # Of the data: the batches of a pass, and the step before their first one.
     batches: int = 0
     first_step: int = 0

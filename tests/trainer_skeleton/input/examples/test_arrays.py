@@ -78,12 +78,6 @@ def test_arrays_of_different_lengths_are_refused(cluster):
         Arrays(tf.ragged.constant([[1], [2, 3]]), np.zeros(3)).open(cluster, "")
 
 
-@pytest.mark.parametrize(("prefetch", "ahead"), [(3, 3), (0, 0), (None, tf.data.AUTOTUNE)])
-def test_batches_are_made_ahead_as_requested(cluster, prefetch, ahead):
-    items = Arrays(np.eye(8)).open(cluster, "", InputOptions(prefetch=prefetch))
-    assert Pipeline(items, BatchPlan(8, 4)).batches_ahead == ahead
-
-
 def test_check_numerics_names_the_array_and_the_example(cluster):
     bad = tf.constant([[1.0], [np.nan], [np.inf]])
     for arrays, name in (

@@ -17,12 +17,9 @@ import numpy as np
 from distlaunch_trainer.errors import StorageError, TrainingStopped
 from distlaunch_trainer.input.batches import Data
 from distlaunch_trainer.loop.evaluator import Evaluator
-from distlaunch_trainer.model.learning_rate import restore_schedules
-from distlaunch_trainer.model.model_state import ModelState
-from distlaunch_trainer.model.other_variables import OtherVariables, saved_others
+from distlaunch_trainer.loop.saved_weights import restore_weights
 from distlaunch_trainer.report.report import format_results
 from distlaunch_trainer.run_start import JoinedRun
-from distlaunch_trainer.saving.best_model import BestModel
 from distlaunch_trainer.saving.checkpoints import Checkpoint
 from distlaunch_trainer.step.model_replicas import ModelReplicas
 from distlaunch_trainer.step.step_functions import StepFunctions
@@ -39,18 +36,14 @@ class ContinuousEvaluation:
     """Evaluates the checkpoints of a job folder with a compiled model, on this task alone."""
 
     def __init__(self, joined: JoinedRun, model: keras.Model, data: Data) -> None:
-        settings, cluster, self._report = joined.settings, joined.cluster, joined.report
+        self._cluster, self._report = joined.cluster, joined.report
         self._model = model
         self._checkpoints = joined.checkpoints
         self._job_dir = job_dir = joined.folders.job
         self._stop = joined.stop
-        self._best = BestModel(model, settings, job_dir, self._report) if settings.export else None
-        self._strategy = cluster.strategy
-        self._others = OtherVariables(model, cluster, model.variables)
-        self._schedules: dict[str, Any] | None = None
-        self._state = ModelState(model, cluster.strategy)
-        replicas = ModelReplicas(model, cluster.strategy, synchronize=settings.sync_batch_norm)
-        self._evaluator = Evaluator(model, StepFunctions(replicas), cluster, data)
+        synchronize = joined.settings.sync_batch_norm
+        replicas = ModelReplicas(model, self._cluster.strategy, synchronize=synchronize)
+        self._evaluator = Evaluator(model, StepFunctions(replicas), self._cluster, data)
         self._status = EvaluatorSide(job_dir)
         self._run: str | None = None
         self._records: list[dict[str, Any]] = []
@@ -89,8 +82,6 @@ class ContinuousEvaluation:
         text = read_if_there(join(self._job_dir, EVALUATIONS)) or b""
         self._records = [json.loads(line) for line in text.decode().splitlines() if line]
         self._left_out.clear()
-        if self._best is not None:
-            self._best.load()
 
     def _evaluate_next(self) -> bool:
         """Evaluate the oldest checkpoint that was not evaluated; return whether there was one."""
@@ -103,14 +94,7 @@ class ContinuousEvaluation:
         return False
 
     def _evaluate(self, name: str, checkpoint: Checkpoint) -> None:
-        schedules = checkpoint.state.options.schedules
-        if schedules != self._schedules:
-            self._schedules = schedules
-            restore_schedules(self._model, self._schedules)
-            self._state = ModelState(self._model, self._strategy)
-        self._state.check_same(checkpoint.model)
-        self._state.assign([checkpoint.values[each] for each in self._state.variables])
-        self._others.assign(saved_others(checkpoint.values))
+        restore_weights(self._model, name, checkpoint, self._cluster)
         logs = self._evaluator.evaluate(_STEPS_PER_EXECUTION, self._must_stop)
         self._leave_if_stopped()
         if logs is not None and self._status.run() == self._run:  # no other run has begun
@@ -127,24 +111,18 @@ class ContinuousEvaluation:
             return None
 
     def _record(self, name: str, progress: Progress, logs: dict[str, Any]) -> None:
-        """Export the model if it is the best, then record the evaluation."""
         facts = {
             "step": progress.step,
             "epoch": len(progress.history),
             "checkpoint": name,
             "logs": {key: np.asarray(value).tolist() for key, value in logs.items()},
         }
-        is_best = self._best is not None and self._best.is_better(logs)
-        if self._best is not None and is_best:
-            self._best.write(self._model, facts)
-        record = {**facts, "time": time.time(), "is_best": is_best}
-        self._records.append(record)
+        self._records.append({**facts, "time": time.time()})
         lines = "".join(json.dumps(each) + "\n" for each in self._records)
         write_whole(join(self._job_dir, EVALUATIONS), lines.encode())
-        self._report.event("evaluation", **facts, is_best=is_best)
+        self._report.event("evaluation", **facts)
         self._report.evaluation_scalars(progress.step, logs)
-        best = " (best, exported)" if is_best else ""
-        self._report.log(f"evaluation of step {progress.step}: {format_results(logs)}{best}")
+        self._report.log(f"evaluation of step {progress.step}: {format_results(logs)}")
         self._status.has_evaluated(name)
 
     def _must_stop(self) -> bool:

@@ -21,7 +21,6 @@ from typing import Any
 from distlaunch_trainer.cluster.peers import peer_timeout
 from distlaunch_trainer.errors import StorageError
 from distlaunch_trainer.report.report import Report
-from distlaunch_trainer.saving.best_model import EXPORT
 from distlaunch_trainer.task.debugging import is_debugged
 from distlaunch_trainer.task.storage import (
     is_bucket,
@@ -75,7 +74,6 @@ class ChiefSide:
         self._run = uuid.uuid4().hex
         if is_new:
             remove(join(job_dir, EVALUATIONS))
-            remove(join(job_dir, EXPORT[0]))
         make_folder(self._folder)
         remove(join(self._folder, _STATUS))
         self._write()

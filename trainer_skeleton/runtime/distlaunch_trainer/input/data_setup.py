@@ -52,20 +52,15 @@ class _Setup:
     job_dir: str
     report: Report
 
-    @property
-    def input_options(self) -> InputOptions:
-        names = ("cache", "parallel_reads", "parallel_calls", "prefetch", "check_numerics")
-        return InputOptions(**{name: getattr(self.settings, name) for name in names})
-
-    def report_input(
-        self, what: Sequence[str], effective: Sequence[str] = (), reads: int = 0
-    ) -> None:
+    def report_input(self, what: Sequence[str], effective: Sequence[str] = ()) -> None:
         """Log how the training data are read; refuse options that have no effect."""
-        if option := self.input_options.without_effect(effective):
-            raise PlanError(f"{option} has no effect on {what[0]}: leave it out")
-        self.report.log(
-            f"input: {', '.join([*what, *self.input_options.describe(effective, reads)])}"
-        )
+        cache = self.settings.cache
+        if "cache" in effective:
+            places = {None: "no cache", "memory": "cache in memory"}
+            what = [*what, places.get(cache, f"cache in {cache}")]
+        elif cache is not None:
+            raise PlanError(f"--cache has no effect on {what[0]}: leave it out")
+        self.report.log(f"input: {', '.join(what)}")
 
 
 def load_data(
@@ -151,6 +146,7 @@ def load_evaluation_data(
     are those of `load_data`.
     """
     setup = _Setup(settings, cluster, job_dir, report)
+    settings = replace(settings, scale_learning_rate=False, warmup_epochs=None)
     options = replace(run_options(settings, cluster.replicas, None), shuffle=0)
     keras.utils.set_random_seed(options.seed)
     functions = {"validation": validation, "training": training, "test": test}
@@ -165,7 +161,8 @@ def load_evaluation_data(
 
 
 def _open(setup: _Setup, source: Examples, *, numbered: bool = False) -> ExampleSource:
-    options = replace(setup.input_options, numbered=numbered)
+    settings = setup.settings
+    options = InputOptions(settings.cache, numbered, settings.check_numerics)
     items = source.open(setup.cluster, setup.job_dir, options)
     for problem in items.warnings:
         setup.report.warn(problem)
@@ -181,7 +178,7 @@ def _planned(setup: _Setup, source: Examples, options: RunOptions) -> tuple[Data
         )
     items = _open(setup, source, numbered=is_audited())
     what = [f"{items.examples:,} examples of {type(source).__name__}", *items.input_facts()]
-    setup.report_input(what, items.input_options, items.reads_at_once)
+    setup.report_input(what, items.input_options)
     batch = options.global_batch or 32 * setup.cluster.replicas
     plan = _batch_plan(setup, items, batch, options.shards)
     audit = None
@@ -252,11 +249,7 @@ def _user_batches(
         is_endless=source.is_endless,
         counts=True,
         audits=progress is not None and is_audited(),
-        parts={
-            "reads_ahead": True,
-            "prefetch": setup.input_options.batches_ahead,
-            "static_rows": _static_rows(setup, source.adapter),
-        },
+        parts={"reads_ahead": True, "static_rows": _static_rows(setup, source.adapter)},
     )
     return open_project_batches(source, opening, options.shard_policy)
 

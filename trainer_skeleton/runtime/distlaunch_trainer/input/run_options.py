@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from distlaunch_trainer.errors import DataError, PlanError
 from distlaunch_trainer.input.order.plan import DEFAULT_SHARDS
@@ -13,7 +13,7 @@ from distlaunch_trainer.training_state import RunOptions, TrainingState
 
 from .batches import Data
 
-_Value = TypeVar("_Value", int, str)
+_Value = TypeVar("_Value", int, float, str)
 
 _FROM_SCRATCH = "--no-resume or another --job-dir to start from scratch"
 
@@ -27,8 +27,14 @@ def run_options(settings: Settings, replicas: int, saved: RunOptions | None) -> 
     """
     if saved and _are_of_the_data(saved):
         saved = replace(saved, steps_per_epoch=settings.steps_per_epoch or 0)
-    names = {"seed": 0, "shards": DEFAULT_SHARDS, "shuffle": _DEFAULT_SHUFFLE, "steps_per_epoch": 0}
-    numbers = {
+    names = {
+        "seed": 0,
+        "shards": DEFAULT_SHARDS,
+        "shuffle": _DEFAULT_SHUFFLE,
+        "steps_per_epoch": 0,
+        "warmup_epochs": 0.0,
+    }
+    numbers: dict[str, Any] = {
         name: resolve_option(
             f"--{name.replace('_', '-')}",
             getattr(settings, name),
@@ -48,9 +54,20 @@ def run_options(settings: Settings, replicas: int, saved: RunOptions | None) -> 
         ),
         precision=settings.precision or "float32",
         learning_rate=saved.learning_rate if saved else None,
-        rate_options=saved.rate_options if saved else None,
+        rate_scale=_rate_scale(settings, replicas, saved),
         **numbers,
     )
+
+
+def _rate_scale(settings: Settings, replicas: int, saved: RunOptions | None) -> int:
+    """Return the replicas of the run's start with --scale-learning-rate, 0 without."""
+    if saved is None:
+        return replicas if settings.scale_learning_rate else 0
+    if settings.scale_learning_rate and not saved.rate_scale:
+        raise PlanError(
+            f"this job was started without --scale-learning-rate: leave it out, or {_FROM_SCRATCH}"
+        )
+    return saved.rate_scale
 
 
 def with_data(options: RunOptions, data: Data) -> RunOptions:

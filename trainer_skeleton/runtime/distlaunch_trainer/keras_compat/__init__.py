@@ -178,11 +178,6 @@ def metric_function(metric: keras.metrics.Metric) -> Callable[..., Any]:
     return getattr(metric, "_fn", type(metric).update_state)
 
 
-def output_loss_metrics(model: keras.Model) -> list[keras.metrics.Metric]:
-    """Return the metrics with the mean loss of each of several outputs."""
-    return list(model._compile_loss.metrics) if model._compile_loss else []  # noqa: SLF001
-
-
 def only_loss(model: keras.Model) -> keras.losses.Loss | None:
     """Return the loss that a built model was compiled with, None if there are none or several."""
     losses = model._compile_loss._flat_losses if model._compile_loss else None  # noqa: SLF001
@@ -276,18 +271,6 @@ def replace_added_losses(
 
 def _scale_unless(scale: Callable[[Any], Any], is_scaled: Callable[[], bool], value: Any) -> Any:
     return value if is_scaled() else scale(value)
-
-
-def metric_direction(model: keras.Model, name: str) -> str | None:
-    """Return ``"up"`` if a higher value of a metric is better, ``"down"``, or None if unknown.
-
-    The rules are those of Keras's callbacks with a ``monitor``; ``name`` has no ``val_``.
-    """
-    if name == "loss" or name in {metric.name for metric in output_loss_metrics(model)}:
-        return "down"
-    metrics = [part for each in model.metrics for part in getattr(each, "metrics", [each])]
-    known = (getattr(each, "_direction", None) for each in metrics if each.name == name)
-    return next(filter(None, known), None)
 
 
 def traces_batches(callback: keras.callbacks.TensorBoard) -> bool:

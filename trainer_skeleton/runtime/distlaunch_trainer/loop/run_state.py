@@ -103,7 +103,7 @@ class RunState:
             options.epochs_before + options.epochs,
             history,
             logs,
-            shows_rate=self._options.rate_options is not None,
+            shows_rate=bool(self._options.rate_scale or self._options.warmup_epochs),
             is_printed=options.prints_epochs,
         )
 

@@ -1,1 +1,1 @@
-"""Files of the job folder: checkpoints, the finished model, the best model."""
+"""Files of the job folder: checkpoints, the finished model."""

@@ -43,7 +43,7 @@ from distlaunch_trainer.task.storage import (
 )
 from distlaunch_trainer.training_state import TrainingState
 
-FORMAT = 4
+FORMAT = 5
 """Version of the format; others are not read."""
 
 # The newest may be damaged, and an evaluator may be reading the one before.

@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
 from distlaunch_trainer.errors import ModelError, StorageError, summarize
-from distlaunch_trainer.model.learning_rate import portable_schedules
 from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.task import messages
 from distlaunch_trainer.task.storage import names_in, publish, scratch_folder
@@ -84,9 +83,8 @@ def save_model(model: keras.Model, folder: str, report: Report) -> list[str]:
     it. The names of what was written are returned, of a SavedModel ``saved_model.pb``.
     """
     problems: list[str] = []
-    with portable_schedules(model):
-        # First: an export that fails must lose nothing.
-        keras_file = _save(model, folder, problems)
+    # First: an export that fails must lose nothing.
+    keras_file = _save(model, folder, problems)
     kept = [keras_file] if keras_file else []
     is_exported = _export(model, folder, kept, problems)
     if not keras_file and not is_exported:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,40 +21,8 @@ class InputOptions:
     """How examples are read."""
 
     cache: str | None = None  # of parsed examples: ``memory``, or a local folder
-    parallel_reads: int | None = None  # ranges per replica; None for 4, and 16 from a bucket
-    parallel_calls: int | None = None  # examples parsed at once per replica; None: TensorFlow's
-    prefetch: int | None = None  # batches made ahead per task; None for TensorFlow's choice
     numbered: bool = False  # whether batches come with the numbers of their examples, for an audit
     check_numerics: bool = False  # whether NaN and infinite numbers are refused
-
-    def without_effect(self, effective: Collection[str]) -> str | None:
-        """Return the flag of an option that is set and has no effect, if there is one."""
-        for name in ("cache", "parallel_reads", "parallel_calls"):
-            if getattr(self, name) is not None and name not in effective:
-                return f"--{name.replace('_', '-')}"
-        return None
-
-    def describe(self, effective: Collection[str], reads: int) -> list[str]:
-        """Return the options that have an effect and their values, as parts of a line."""
-        calls, ahead = self.parallel_calls, self.prefetch
-        places = {None: "no cache", "memory": "cache in memory"}
-        values = {
-            "parallel_reads": f"{reads} reads at once",
-            "parallel_calls": "parse calls autotuned" if calls is None else f"{calls} parse calls",
-            "cache": places.get(self.cache, f"cache in {self.cache}"),
-        }
-        parts = [text for name, text in values.items() if name in effective]
-        return [*parts, "prefetch autotuned" if ahead is None else f"prefetch {ahead}"]
-
-    @property
-    def calls(self) -> int:
-        """What ``tf.data`` takes for `parallel_calls`."""
-        return tf.data.AUTOTUNE if self.parallel_calls is None else self.parallel_calls
-
-    @property
-    def batches_ahead(self) -> int:
-        """What ``tf.data`` takes for `prefetch`."""
-        return tf.data.AUTOTUNE if self.prefetch is None else self.prefetch
 
 
 DEFAULT = InputOptions()
@@ -82,14 +50,12 @@ class ExampleSource:
     options: InputOptions
     facts: dict[str, Any]  # what ``summary.json`` records, besides the number of examples
     index_bytes = data_bytes = 0  # read to index the data, and of all data; 0 if unknown
-    reads_at_once = 0  # ranges of examples
     warnings: Sequence[str] = ()  # such as of empty files among others, or missing numbers
     # Whether any example can be had by its number: `items_at` gives items, otherwise `read` and
     # `read_ranges`.
     by_number = True
     is_compressed = False  # whether a file can only be read from its beginning
-    # Those that have an effect, besides `InputOptions.prefetch`.
-    input_options: tuple[str, ...] = ("cache", "parallel_reads", "parallel_calls")
+    input_options: tuple[str, ...] = ("cache",)  # those that have an effect
 
     def __init__(self, class_weight: Mapping[int, float] | None) -> None:
         self._weigh = class_weighting(class_weight)

@@ -179,7 +179,6 @@ class ImageSource(ExampleSource):
 
     item_spec = _NUMBER
     item_bytes = 8
-    input_options = ("cache", "parallel_calls")
 
     def __init__(
         self,
@@ -210,7 +209,7 @@ class ImageSource(ExampleSource):
 
     def batch(self, items: Dataset, rows: int) -> Dataset:
         """Return batches of images, several read and decoded at once."""
-        return items.unbatch().map(self._parse, num_parallel_calls=self.options.calls).batch(rows)
+        return items.unbatch().map(self._parse, num_parallel_calls=tf.data.AUTOTUNE).batch(rows)
 
     def _parse(self, number: tf.Tensor) -> Any:
         example = self._parser(number, number)

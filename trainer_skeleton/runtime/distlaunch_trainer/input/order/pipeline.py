@@ -58,7 +58,6 @@ class Pipeline:
         self._source = source
         self._plan = plan
         self._shuffle_buffer = shuffle_buffer
-        self.batches_ahead = source.options.batches_ahead
         self._epoch = EpochOrder(plan, self._block_size(), seed, shuffle_buffer > 0)
 
     def _block_size(self) -> int:
@@ -88,7 +87,7 @@ class Pipeline:
         endless = with_static_rows(stream, self.static_rows).apply(
             tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
         )
-        return endless.prefetch(self.batches_ahead)
+        return endless.prefetch(tf.data.AUTOTUNE)
 
     @tf.autograph.experimental.do_not_convert
     def data_spec(self) -> Any:
@@ -202,11 +201,11 @@ class Pipeline:
             return examples_of(data), *self._sizes(count_rows(data), step + number)
 
         if plan.period == 1:
-            return chunks.map(one_step, num_parallel_calls=self._source.options.calls)
+            return chunks.map(one_step, num_parallel_calls=tf.data.AUTOTUNE)
         parts = chunks.flat_map(lambda number, data: self._period(number, data, replica, step))
         return parts.map(
             lambda data, *sizes: (examples_of(data), *sizes),
-            num_parallel_calls=self._source.options.calls,
+            num_parallel_calls=tf.data.AUTOTUNE,
         )
 
     def _period(self, number: tf.Tensor, data: Any, replica: int, step: int) -> Dataset:

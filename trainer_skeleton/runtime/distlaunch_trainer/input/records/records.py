@@ -87,8 +87,7 @@ class RecordSource(ExampleSource):
         self.data_bytes = 0 if self.is_compressed else size
         self.item_bytes = size // max(1, self.examples)
         is_remote_data = any(is_remote(file.path) for file in files)
-        default_reads = _REMOTE_READS if is_remote_data else _LOCAL_READS
-        self.reads_at_once = options.parallel_reads or default_reads
+        self._reads_at_once = _REMOTE_READS if is_remote_data else _LOCAL_READS
         self._table = _FileTable(files)
         self._parser = ExampleParser(
             records.parse or records.parse_batch,
@@ -179,8 +178,8 @@ class RecordSource(ExampleSource):
                 bounds = self._table.begins, self._table.ends
                 files = Dataset.from_tensor_slices(bounds).interleave(
                     lambda begin, end: self._records_in(begin, end).batch(end - begin + 1),
-                    cycle_length=self.reads_at_once,
-                    num_parallel_calls=self.reads_at_once,
+                    cycle_length=self._reads_at_once,
+                    num_parallel_calls=self._reads_at_once,
                     deterministic=True,
                 )
                 return tf.concat(list(files), 0)
@@ -192,8 +191,8 @@ class RecordSource(ExampleSource):
         """Return a vector of items for each range of examples; several are read at once."""
         return ranges.interleave(
             self._read_range,
-            cycle_length=self.reads_at_once,
-            num_parallel_calls=self.reads_at_once,
+            cycle_length=self._reads_at_once,
+            num_parallel_calls=self._reads_at_once,
             deterministic=True,
         )
 
@@ -225,7 +224,7 @@ class RecordSource(ExampleSource):
         """Return batches of items, which ``parse`` has parsed one by one."""
         if self._records.parse_batch is not None:
             return super().batch(items, rows)
-        return items.unbatch().map(self._parse, num_parallel_calls=self.options.calls).batch(rows)
+        return items.unbatch().map(self._parse, num_parallel_calls=tf.data.AUTOTUNE).batch(rows)
 
     def examples_of(self, batch: Any) -> Any:
         """Return the examples of a batch, with their numbers if these are requested."""

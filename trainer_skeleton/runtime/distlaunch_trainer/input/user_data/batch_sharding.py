@@ -189,7 +189,6 @@ class TaskParts:
     idle: int | None = None  # steps without a batch, if this task has batches of its own
     renews: bool = False  # whether iterators may end before the data, which shuffle and repeat
     repeats: bool = False  # whether an iterator reads one pass after the other, without end
-    prefetch: int = tf.data.AUTOTUNE
     identity: str = ""  # checksum or number, if each row is to have one for an audit
     static_rows: int | None = None  # of each replica and step, if they must be known
 
@@ -232,7 +231,8 @@ class TaskParts:
 
     def _one_pass(self, division: Divided | None, dataset: Dataset) -> tuple[Dataset, int | None]:
         """Return the parts of a pass, and how many of them are read ahead."""
-        cluster, buffer = self.cluster, self.prefetch
+        cluster = self.cluster
+        buffer: int | None = tf.data.AUTOTUNE
         if division:
             return divided_locally(division.parts, cluster.local_replicas), buffer
         if not self.reads_ahead:
