@@ -46,7 +46,7 @@ _NOTE = (
 
 _LEGACY_NOTE = (
     "fit() of tf_keras runs on {replicas} replicas without changes to it: sharding, uneven batches "
-    "and clipping are as TensorFlow does them; a stop costs the epoch since its start"
+    "and clipping are as TensorFlow does them"
 )
 
 _sessions: list[Session] = []  # of this process, one at most
