@@ -87,7 +87,6 @@ class ExampleSource:
     # Whether any example can be had by its number: `items_at` gives items, otherwise `read` and
     # `read_ranges`.
     by_number = True
-    is_compressed = False  # whether a file can only be read from its beginning
     # Those that have an effect, besides `InputOptions.prefetch`.
     input_options: tuple[str, ...] = ("cache", "parallel_reads", "parallel_calls")
 
