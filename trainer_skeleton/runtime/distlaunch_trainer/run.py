@@ -245,7 +245,6 @@ class Run(AbstractContextManager):
                 )
             best = BestModel(model, self._settings, self._folders.job, self._report)
             callbacks += [ExportBest(best)] if self.is_chief else []
-        self._report.layers(model)
         # Kept, as its iterators may end slowly, and the model is to be saved before.
         self._loop = loop = create_loop(
             self._joined,

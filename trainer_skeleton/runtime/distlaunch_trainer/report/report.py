@@ -6,7 +6,7 @@ import json
 import os
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +20,6 @@ from .figures import PLAN, Figures
 from .hypertune import MetricFile
 from .tensorboard import Board
 from .utilization import Utilization
-
-if TYPE_CHECKING:  # servers, which report too, do not need Keras
-    import keras
-    import tensorflow as tf
 
 
 class Report:
@@ -83,14 +79,6 @@ class Report:
         for name, value in (values | used).items():
             self._board.scalar("train", name, value, record["epoch"] - 1)
         self._board.flush()
-
-    def layers(self, model: keras.Model) -> None:
-        """Write a model's layers for TensorBoard, on the chief alone."""
-        self._board.model("train", model)
-
-    def graph(self, graph: tf.Graph) -> None:
-        """Write the graph of the training steps for TensorBoard, on the chief alone."""
-        self._board.graph("train", graph)
 
     def epoch(
         self,
