@@ -116,15 +116,3 @@ def test_the_summary_is_the_golden_file(tmp_path, monkeypatch):
         "data_modules": hash_modules(),
     }
     assert write_summary(str(tmp_path), summary) == GOLDEN
-
-
-def test_the_end_of_an_epoch_does_not_wait_for_nvidia_smi(tmp_path, monkeypatch):
-    smi = tmp_path / "nvidia-smi"
-    smi.write_text(f"#!/bin/sh\ntouch {tmp_path}/called\n")
-    smi.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    report = Report(CHIEF, str(tmp_path / "logs"))
-    report.figures.gpus = {"gpu": 0.5}
-    report.machine_scalars({"epoch": 1, "examples_per_second": None})
-    assert ("machine/gpu", 0, 0.5) in scalars(tmp_path / "logs" / "train")
-    assert not (tmp_path / "called").exists()

@@ -75,7 +75,6 @@ def test_tensorboard_has_scalars_of_the_training(finished):
     assert {"step_share/input", "step_share/exchange", "step_share/wait"} < {
         *board.Tags()["tensors"]
     }
-    assert "machine/cpu_cores" in board.Tags()["tensors"]
 
 
 def test_the_tensorboard_callback_writes_what_it_documents(finished):

@@ -110,10 +110,8 @@ class StepTimer:
         count = int(self._count.numpy())
         rows = self._rows.numpy()
         first = max(0, count - _CAPACITY)
-        rows = rows[np.arange(first, count) % _CAPACITY]
         self._count.assign(0)
-        total, waited = rows[:, _END] - rows[:, _START], rows[:, _READY] - rows[:, _START]
-        return np.stack([total, np.maximum(waited, 0.0), np.maximum(rows[:, _EXCHANGE], 0.0)])
+        return _seconds(rows[np.arange(first, count) % _CAPACITY])
 
     def shares_since(self, seconds: float) -> dict[str, float]:
         """Return the shares of input, exchange and the rest in the steps that ended after a time.
@@ -122,13 +120,17 @@ class StepTimer:
         """
         rows = self._rows.numpy()
         rows = rows[(rows[:, _END] > seconds) & (rows[:, _END] > rows[:, _START])]
-        total = float((rows[:, _END] - rows[:, _START]).sum())
+        total, waited, exchange = _seconds(rows).sum(axis=1).tolist()
         if not total:
             return {}
-        waited = float(np.maximum(rows[:, _READY] - rows[:, _START], 0.0).sum()) / total
-        exchange = float(np.maximum(rows[:, _EXCHANGE], 0.0).sum()) / total
-        compute = max(1.0 - waited - exchange, 0.0)
-        return {"input": waited, "compute": compute, "exchange": exchange}
+        compute = max(total - waited - exchange, 0.0)
+        return {"input": waited / total, "compute": compute / total, "exchange": exchange / total}
+
+
+def _seconds(rows: np.ndarray) -> np.ndarray:
+    """Return the seconds of steps, of their waits for the batch, and of their exchanges."""
+    total, waited = rows[:, _END] - rows[:, _START], rows[:, _READY] - rows[:, _START]
+    return np.stack([total, np.maximum(waited, 0.0), np.maximum(rows[:, _EXCHANGE], 0.0)])
 
 
 def has_clock() -> bool:
