@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +18,6 @@ import tensorflow as tf
 from distlaunch_trainer import Arrays
 from distlaunch_trainer.cluster.role import Role
 from distlaunch_trainer.errors import ClusterError, TrainingStopped
-from distlaunch_trainer.evaluator_task import evaluator_status
 from distlaunch_trainer.evaluator_task.continuous_evaluation import ContinuousEvaluation
 from distlaunch_trainer.evaluator_task.evaluator_status import ChiefSide, has_evaluator
 from distlaunch_trainer.input.data_setup import load_evaluation_data
@@ -184,18 +182,6 @@ def test_the_chief_gives_up_on_an_evaluator_that_is_gone(job, monkeypatch, capfd
     job.chief.wait("step-00000005", lambda: False)
     warning = r"evaluator:0 has made no progress for [01] s: step-00000005 was not evaluated; see"
     assert re.search(warning, capfd.readouterr().err)
-
-
-def test_the_chief_does_not_wait_for_a_killed_process(job, monkeypatch, capfd):
-    monkeypatch.setattr(evaluator_status, "_GONE_SECONDS", 0.1)
-    job.save(5, 1.0)
-    with subprocess.Popen(["true"], stdout=subprocess.PIPE) as process:
-        assert process.stdout.read() == b""  # it has ended, and is not waited for
-        with monkeypatch.context() as evaluator:
-            evaluator.setattr(evaluator_status.os, "getpid", lambda: process.pid)
-            evaluator_status.EvaluatorSide(str(job.folder)).beat()
-        job.chief.wait("step-00000005", lambda: False)
-    assert "step-00000005 was not evaluated" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

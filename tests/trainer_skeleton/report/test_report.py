@@ -16,7 +16,7 @@ from distlaunch_trainer.input.data_setup import TrainingData
 from distlaunch_trainer.input.order.plan import BatchPlan
 from distlaunch_trainer.report.report import Report, epoch_record, write_summary
 from distlaunch_trainer.run_facts import hash_modules, run_summary
-from distlaunch_trainer.step.step_timing import StepTimes, timing_of_steps
+from distlaunch_trainer.step.step_timing import mean_timing, table_of_steps, task_timing
 from distlaunch_trainer.training_state import Progress, RunOptions
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "summary.json").read_text())
@@ -92,11 +92,10 @@ def test_the_summary_is_the_golden_file(tmp_path, monkeypatch):
     monkeypatch.delenv("DISTLAUNCH_RESTARTS", raising=False)
     tasks = ("chief", "worker:0")
     steps = np.array([0.5, 0.5])
-    exchanged = (steps / 4, steps / 2)
-    times = {n: StepTimes(steps, steps / 8, e) for n, e in zip(tasks, exchanged, strict=True)}
-    timing = timing_of_steps(times)
-    of_epoch = {name: value for name, value in timing.items() if name != "tasks"}
-    figures = {"examples": 1437, "rates": {"learning_rate": 0.5}, "timing": of_epoch}
+    seconds = [[steps, steps / 8, exchanged] for exchanged in (steps / 4, steps / 2)]
+    table = table_of_steps(np.array(seconds))
+    timing = mean_timing(2, table)
+    figures = {"examples": 1437, "rates": {"learning_rate": 0.5}, "timing": timing}
     history = [
         epoch_record(0, 23, {"loss": 0.5, "val_loss": 0.75}, seconds=4.0, **figures),
         epoch_record(1, 46, {"loss": math.nan, "f1_score": [0.5, 1.0]}, seconds=2.0, **figures),
@@ -111,21 +110,9 @@ def test_the_summary_is_the_golden_file(tmp_path, monkeypatch):
     summary = run_summary(data, final, SimpleNamespace(replicas=2), tasks, first_step=0) | {
         "model": "/jobs/digits/model",
         "model_files": ["model.keras", "saved_model/saved_model.pb"],
-        "timing": timing,
+        "timing": task_timing(2, table, tasks),
         "gradient_bytes": 51_240,
         "machine": {"cpus": 4, "gpus": [], "memory_bytes": 16_000_000_000},
         "data_modules": hash_modules(),
     }
     assert write_summary(str(tmp_path), summary) == GOLDEN
-
-
-def test_the_end_of_an_epoch_does_not_wait_for_nvidia_smi(tmp_path, monkeypatch):
-    smi = tmp_path / "nvidia-smi"
-    smi.write_text(f"#!/bin/sh\ntouch {tmp_path}/called\n")
-    smi.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    report = Report(CHIEF, str(tmp_path / "logs"))
-    report.figures.gpus = {"gpu": 0.5}
-    report.machine_scalars({"epoch": 1, "examples_per_second": None})
-    assert ("machine/gpu", 0, 0.5) in scalars(tmp_path / "logs" / "train")
-    assert not (tmp_path / "called").exists()

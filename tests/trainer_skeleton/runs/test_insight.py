@@ -68,24 +68,20 @@ def read_board(folder):
     return board
 
 
-def test_tensorboard_has_scalars_layers_and_a_graph(finished):
+def test_tensorboard_has_scalars_of_the_training(finished):
     board = read_board(finished.folder / "job/logs/train")
     for name in ("epoch_loss", "epoch_learning_rate", "examples_per_second", "step_seconds"):
         assert [event.step for event in board.Tensors(name)] == [0, 1, 2]
     assert {"step_share/input", "step_share/exchange", "step_share/wait"} < {
         *board.Tags()["tensors"]
     }
-    assert "machine/cpu_cores" in board.Tags()["tensors"]
-    assert board.PluginTagToContent("graph_keras_model").keys() == {"keras"}
-    functions = board.Graph().library.function  # of TensorFlow's graph
-    operations = {node.op for function in functions for node in function.node_def}
-    assert {"MatMul", "CollectiveReduceV2", "ResourceApplyAdam"} & operations >= {"MatMul"}
 
 
 def test_the_tensorboard_callback_writes_what_it_documents(finished):
     logs = finished.folder / "job/logs/keras"
     board = read_board(logs / "train")
     assert [event.step for event in board.Tensors("batch_loss")] == [*range(1, 31)]
+    assert board.PluginTagToContent("graph_keras_model").keys() == {"keras"}
     plugins = board.PluginTagToContent("histograms")
     assert {"sequential/dense/kernel/histogram", "sequential/dense_1/bias/histogram"} <= {*plugins}
     [_] = logs.glob("train/plugins/profile/*/*.xplane.pb")  # of the chief alone

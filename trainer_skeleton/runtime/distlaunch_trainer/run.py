@@ -228,7 +228,6 @@ class Run(AbstractContextManager):
             with explain.step_errors(self._find_bad_record):
                 return ContinuousEvaluation(self._joined, model, data.training).run()
         callbacks = checked_callbacks(callbacks)
-        self._report.layers(model)
         # Kept, as its iterators may end slowly, and the model is to be saved before.
         self._loop = loop = create_loop(
             self._joined,

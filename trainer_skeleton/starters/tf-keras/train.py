@@ -5,6 +5,7 @@ or on your own machines; without TF_CONFIG it is the only one.
 """
 
 import argparse
+import os
 import pathlib
 import tempfile
 
@@ -79,7 +80,16 @@ def main() -> tf.keras.callbacks.History:
     with strategy.scope():
         model = create_model()
     data = {split: batches(split, batch_size) for split in ("train", "validation")}
-    history = model.fit(data["train"], epochs=options.epochs, validation_data=data["validation"])
+    callbacks = []
+    if folder := os.environ.get("AIP_CHECKPOINT_DIR"):  # in the job folder, to resume from
+        backup = tf.keras.callbacks.BackupAndRestore(folder, delete_checkpoint=False)
+        callbacks = [backup]
+    history = model.fit(
+        data["train"],
+        epochs=options.epochs,
+        validation_data=data["validation"],
+        callbacks=callbacks,
+    )
 
     # All workers save, the chief alone to keep it.
     if is_chief(strategy):

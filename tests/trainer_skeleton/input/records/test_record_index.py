@@ -90,7 +90,7 @@ def test_counts_and_offsets_are_those_of_the_file(sizes, compression):
     unpacked = gzip.decompress(content) if compression and content else content
     assert scanned.records == len(records)
     # TensorFlow writes no GZIP header before the first record: an empty file is plain.
-    assert scanned.compression == (compression if content else "")
+    assert scanned.unpacked == (len(unpacked) if compression else 0)
     assert len(scanned.offsets) == len(range(0, len(records), EVERY))
     for offset, record in zip(scanned.offsets, records[::EVERY], strict=True):
         assert struct.unpack_from("<Q", unpacked, offset) == (len(record),)
@@ -251,7 +251,7 @@ def scan_plainly(content: bytes) -> tuple[int, list[int]]:
 def scan_content(content: bytes, reads: list[int]) -> tuple[int, list[int]]:
     """Scan ``content``, of which so many bytes at a time can be read."""
     stream, sizes = io.BytesIO(content), cycle(reads)
-    count, offsets = record_offsets("data", iter(lambda: stream.read(next(sizes)), b""))
+    count, offsets, _ = record_offsets("data", iter(lambda: stream.read(next(sizes)), b""))
     return count, offsets.tolist()
 
 
@@ -261,7 +261,7 @@ def scan_mapped(content: bytes) -> tuple[int, list[int]]:
         file.write(content)
         file.flush()
         mapped = [mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)] if content else []
-        count, offsets = record_offsets("data", mapped)
+        count, offsets, _ = record_offsets("data", mapped)
     return count, offsets.tolist()
 
 

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from distlaunch_trainer.cluster.peers import peer_timeout
@@ -36,7 +34,6 @@ _FOLDER, _STATUS, _CHIEF = "evaluator", "status.json", "chief.json"
 # The chief looks this often in a bucket.
 _BEAT_SECONDS = 5.0
 _LONGEST_WAIT_SECONDS = 300.0
-_GONE_SECONDS = 10.0  # in which a process that is gone may be started again
 
 
 def has_evaluator(environ: Mapping[str, str]) -> bool:
@@ -82,8 +79,7 @@ class ChiefSide:
         """Wait until the evaluator has evaluated the final checkpoint.
 
         It gives up with a warning if the evaluator makes no progress for 300 s, or
-        ``DISTLAUNCH_PEER_TIMEOUT`` if that is shorter, or was a process of this machine and is gone
-        for 10 s; and at once on a stop signal.
+        ``DISTLAUNCH_PEER_TIMEOUT`` if that is shorter; and at once on a stop signal.
         """
         limit = peer_timeout(os.environ)
         if not is_debugged():
@@ -102,7 +98,7 @@ class ChiefSide:
                 self._report.log(f"waiting for evaluator:0 to evaluate {final}")
                 is_logged = True
             quiet = time.monotonic() - changed
-            if quiet > limit or (quiet > _GONE_SECONDS and known and _is_gone(known)):
+            if quiet > limit:
                 self._report.warn(
                     f"evaluator:0 has made no progress for {quiet:.0f} s: {final} was not "
                     "evaluated; see its log, and evaluate it with --evaluate"
@@ -155,33 +151,8 @@ class EvaluatorSide:
             # A count, and no time: the clocks of machines differ.
             "beat": self._beats,
             "evaluated": self._evaluated,
-            "process": [_machine(), os.getpid()],
         }
         write_whole(join(self._folder, _STATUS), json.dumps(facts).encode())
-
-
-def _machine() -> list[str]:
-    """Return what identifies the process ids of this machine, as containers have their own."""
-    try:
-        return [socket.gethostname(), str(Path("/proc/self/ns/pid").readlink())]
-    except OSError:  # not Linux
-        return [socket.gethostname()]
-
-
-def _is_gone(status: Mapping[str, Any]) -> bool:
-    """Return whether a status is that of a process of this machine that has ended."""
-    machine, process = status["process"]
-    if machine != _machine():
-        return False
-    try:
-        os.kill(process, 0)
-        # One that its parent has not waited for is a zombie.
-        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
-        return stat.rpartition(")")[2].split()[0] == "Z"
-    except ProcessLookupError:
-        return True
-    except OSError:  # another user's, or not Linux
-        return False
 
 
 def _read(path: str) -> dict[str, Any] | None:

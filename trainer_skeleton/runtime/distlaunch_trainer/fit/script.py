@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
@@ -46,7 +45,7 @@ _NOTE = (
 
 _LEGACY_NOTE = (
     "fit() of tf_keras runs on {replicas} replicas without changes to it: sharding, uneven batches "
-    "and clipping are as TensorFlow does them; a stop costs the epoch since its start"
+    "and clipping are as TensorFlow does them"
 )
 
 _sessions: list[Session] = []  # of this process, one at most
@@ -225,19 +224,14 @@ def _absolute(folders: Folders) -> Folders:
     return Folders(*paths)
 
 
-def _without_fit(session: Session) -> str:
-    """Return what follows of no call of ``fit``, or the remedy if the other Keras may have it."""
-    if type(session) is not Session:
-        return f" of tf_keras, and {LEGACY_KERAS} is set: unset it to train with Keras 3"
-    if "tf_keras" not in sys.modules:
-        return ", so the job folder gets no model and no summary"
-    return f' of Keras 3; for tf_keras set {LEGACY_KERAS}: "1" under env: in distlaunch.yaml'
-
-
 def _finish(session: Session, folders: Folders, role: Role) -> dict[str, Any]:
     """Write the model that was trained last, and the summary; return its facts on the chief."""
     if session.model is None:
-        session.report.warn(f"the script has not called fit(){_without_fit(session)}")
+        library = "Keras 3" if type(session) is Session else "tf_keras"
+        session.report.warn(
+            f"the script has not called fit() of {library}, so the job folder gets no model and no "
+            f'summary; {LEGACY_KERAS} is to be "1" for tf_keras, and unset for Keras 3'
+        )
         return {}
     files = session.save_model(folders.model)
     if not role.is_chief:

@@ -40,7 +40,7 @@ from .open_data import Caller, open_data
 from .prediction import predict_alone, predict_together
 from .script_models import ScriptModels
 
-AFTER_FIT = "outside of fit(): what fit() has done is saved"
+_AFTER_FIT = "outside of fit(): what fit() has done is saved"
 
 
 class Session:
@@ -216,16 +216,12 @@ class Session:
         )
         if start is not None:
             loop.restore(saved)
-            self.report_resume(loop.step, first + loop.epoch + 1, is_done=loop.is_done)
+            self.resumed_from = loop.step
+            message = f"resuming after step {loop.step}, in epoch {first + loop.epoch + 1}"
+            if loop.is_done:
+                message = f"fit() was done at step {loop.step}: its weights are restored"
+            self.report.log(message)
         return loop
-
-    def report_resume(self, step: int, epoch: int, *, is_done: bool) -> None:
-        """Log that a call of ``fit`` resumes after a step, in an epoch, counted from 1."""
-        self.resumed_from = step
-        message = f"resuming after step {step}, in epoch {epoch}"
-        if is_done:
-            message = f"fit() was done at step {step}: its weights are restored"
-        self.report.log(message)
 
     def report_start(self, step: int, epochs: int, **data: int | None) -> None:
         """Report that a call of ``fit`` starts after a step: its epochs, and its data."""
@@ -253,7 +249,7 @@ class Session:
         finally:
             self._is_in_fit = is_inner
             if not is_inner:
-                self.stop.end_at_once(AFTER_FIT)
+                self.stop.end_at_once(_AFTER_FIT)
 
     def _evaluate(self, function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
         values = arguments.arguments

@@ -135,7 +135,7 @@ class Callbacks(kc.CallbackList):
         """
         for callback in self._local:
             if isinstance(callback, kc.CSVLogger):
-                append_to_log(callback, first_epoch + len(epochs))
+                _append_to_log(callback, first_epoch + len(epochs))
         self.on_train_begin()
         for number, record in enumerate(epochs, first_epoch):
             self.model.history.on_epoch_end(number, logs_of(record))
@@ -156,8 +156,8 @@ class Callbacks(kc.CallbackList):
                 _set_state(callback, _decode(known[name], arrays))
 
 
-def append_to_log(logger: kc.CSVLogger, epochs: int) -> None:
-    """Have a CSVLogger, of any Keras, continue its file after ``epochs`` without later rows."""
+def _append_to_log(logger: kc.CSVLogger, epochs: int) -> None:
+    """Have a CSVLogger continue its file after ``epochs`` without later rows."""
     logger.append = True
     try:
         text = read_whole(logger.filename).decode()

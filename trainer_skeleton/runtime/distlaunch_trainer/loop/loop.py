@@ -124,7 +124,7 @@ class Loop:
 
     @property
     def timing(self) -> dict[str, Any] | None:
-        """Where the time of steps went, see `timing_of_steps`."""
+        """Where the time of steps went, see `Measurements`."""
         return self._tools.measurements.timing
 
     def _agree_on_hooks(self) -> None:

@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 
 from distlaunch_trainer.cluster.collectives import Cluster
-from distlaunch_trainer.step.step_timing import StepTimer, StepTimes, mean_timing, timing_of_steps
+from distlaunch_trainer.step.step_timing import (
+    StepTimer,
+    mean_timing,
+    table_of_steps,
+    task_timing,
+)
 
 
 class Measurements:
@@ -15,26 +20,26 @@ class Measurements:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._timings: list[dict[str, Any]] = []  # of the epochs in this process
+        # Steps and `table_of_steps` of the epochs in this process.
+        self._epochs: list[tuple[int, np.ndarray]] = []
 
     def end_epoch(self, timer: StepTimer | None) -> dict[str, Any]:
-        """Return an epoch's ``timing`` without that of each task."""
-        timing = self._time_epoch(timer) if timer else None
-        if timing:
-            self._timings.append(timing)
-            timing = {name: value for name, value in timing.items() if name != "tasks"}
-        return {"timing": timing}
+        """Return an epoch's ``timing``: the means over all tasks; None without steps."""
+        seconds = self._cluster.all_gather(timer.take()) if timer else np.empty(0)
+        if not seconds.size:
+            return {"timing": None}
+        self._epochs.append((seconds.shape[2], table_of_steps(seconds)))
+        return {"timing": mean_timing(*self._epochs[-1])}
 
     @property
     def timing(self) -> dict[str, Any] | None:
-        """Where the time of steps went, see `timing_of_steps`.
+        """Where the time of steps went, over all tasks and for each; None without steps.
 
         Of the epochs of this process after the first, in which functions are traced.
         """
-        return mean_timing(self._timings[1:] or self._timings)
-
-    def _time_epoch(self, timer: StepTimer) -> dict[str, Any] | None:
-        own = timer.take()
-        gathered = self._cluster.all_gather(np.stack([own.total, own.input, own.exchange]))
-        times = [StepTimes(*seconds) for seconds in gathered]
-        return timing_of_steps(dict(zip(self._cluster.role.peers, times, strict=True)))
+        epochs = self._epochs[1:] or self._epochs
+        if not epochs:
+            return None
+        steps, tables = zip(*epochs, strict=True)
+        mean = np.average(tables, axis=0, weights=steps)
+        return task_timing(sum(steps), mean, self._cluster.role.peers)

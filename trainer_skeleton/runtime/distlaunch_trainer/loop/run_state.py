@@ -15,6 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from distlaunch_trainer.errors import IdleStopped, TrainingStopped
 from distlaunch_trainer.keras_compat import keras_random
 from distlaunch_trainer.model.learning_rate import constant_rates, restore_constant_rates
 from distlaunch_trainer.model.model_state import ModelState
@@ -28,7 +29,6 @@ from distlaunch_trainer.training_state import Progress, RunOptions, TrainingStat
 from .callbacks import Callbacks, templates
 from .loop_options import LoopOptions, TaskServices
 from .replica_comparison import ReplicaComparison
-from .stopping import stop_error
 
 
 class RunState:
@@ -144,8 +144,10 @@ class RunState:
         """Stop together, when the chief has saved."""
         services = self._services
         services.checkpoints.wait()
-        saved = f": saved at step {self.progress.step}"
-        raise stop_error(services.stop, services.report, services.cluster, saved)
+        saved = f"saved at step {self.progress.step}"
+        if services.cluster.all_reduce_sum(np.array([services.stop.received], np.int64)).any():
+            raise TrainingStopped(f"stopped by a signal: {saved}")
+        raise IdleStopped(f"stopped: {services.report.figures.limit} (stop_if): {saved}")
 
     def restore(self, checkpoint: Checkpoint | None) -> None:
         """Restore a checkpoint on every task; it is None on other tasks than the chief."""

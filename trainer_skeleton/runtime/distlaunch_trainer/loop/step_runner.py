@@ -237,8 +237,6 @@ class StepRunner(Runner):
         examples = self._state.progress.epoch_examples + int(results.rows)
         self._state.update(step=end, epoch_examples=examples)
         if not self._steps_per_execution.is_measured:  # of this process
-            if self._functions.graph and not first:
-                self._report.graph(self._functions.graph)
             self._warn_of_draws(first)
         self._steps_per_execution.measure(launched.started, end - first)
         self._steps_per_execution.steps = max(1, round(float(proposed)))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from distlaunch_trainer.cluster.collectives import Cluster
-from distlaunch_trainer.errors import IdleStopped, TrainingStopped
 from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.task.stop_signal import StopSignal
 
@@ -25,10 +22,3 @@ def vote_to_stop(stop: StopSignal, report: Report, cluster: Cluster) -> int:
     """Return the vote of this task, and of each of its replicas."""
     is_idle = report.figures.is_idle
     return stop_vote(received=stop.received, is_idle=is_idle, replicas=cluster.replicas)
-
-
-def stop_error(stop: StopSignal, report: Report, cluster: Cluster, saved: str) -> TrainingStopped:
-    """Return why all tasks have agreed to stop, and what is saved; a collective."""
-    if cluster.all_reduce_sum(np.array([stop.received], np.int64)).any():
-        return TrainingStopped(f"stopped by a signal{saved}")
-    return IdleStopped(f"stopped: {report.figures.limit} (stop_if){saved}")

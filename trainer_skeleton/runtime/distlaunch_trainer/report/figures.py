@@ -79,7 +79,6 @@ class Figures:
         self._idle = IdleWatch(self.limit) if self.limit else None
         self._utilization = Utilization()
         self.plan: Mapping[str, int] = {}  # of `PLAN`, what is known
-        self.gpus: dict[str, float] = {}  # the newest measurement of this task's
         self._shares: Shares | None = None
         self._progress: _Progress | None = None  # None before the first step
         self._is_training = False
@@ -116,8 +115,8 @@ class Figures:
         while self._progress is None:
             if ended.wait(pause):
                 return
-        self._measure()  # from here on
-        if self._idle and not self.gpus and int(os.environ.get("DISTLAUNCH_EXPECTED_GPUS") or 0):
+        has_gpus = "gpu" in self._measure()  # from here on
+        if self._idle and not has_gpus and int(os.environ.get("DISTLAUNCH_EXPECTED_GPUS") or 0):
             messages.warning("stop_if: nvidia-smi does not report the use of this task's GPUs")
         while True:
             began, start, before, samples = time.time(), time.monotonic(), self._progress, []
@@ -141,8 +140,7 @@ class Figures:
                 messages.figures(figures)
 
     def _measure(self) -> dict[str, float]:
-        self.gpus = measure_gpus()
-        return self._utilization.measure() | self.gpus
+        return self._utilization.measure() | measure_gpus()
 
 
 def _means(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -6,7 +6,7 @@ import json
 import os
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,11 +19,6 @@ from distlaunch_trainer.task.storage import join, read_whole, write_whole
 from .figures import PLAN, Figures
 from .hypertune import MetricFile
 from .tensorboard import Board
-from .utilization import Utilization
-
-if TYPE_CHECKING:  # servers, which report too, do not need Keras
-    import keras
-    import tensorflow as tf
 
 
 class Report:
@@ -37,7 +32,6 @@ class Report:
         self._role = role
         self._metrics = MetricFile()
         self._board = Board(logs_dir, writes=role.is_chief)
-        self._utilization = Utilization()
         self.figures = Figures()
 
     def event(self, name: str, **facts: Any) -> None:
@@ -68,29 +62,17 @@ class Report:
             self._board.scalar(part, f"epoch_{name.removeprefix('val_')}", value, epoch)
         self._board.flush()
 
-    def machine_scalars(self, record: Mapping[str, Any]) -> None:
-        """Write for TensorBoard how fast an epoch was, where its time went, and what was busy."""
-        if not self._role.is_chief:
-            return
+    def _speed_scalars(self, record: Mapping[str, Any]) -> None:
+        """Write for TensorBoard how fast an epoch was, and where its time went."""
         speed, timing = record["examples_per_second"], record.get("timing")
         values = {"examples_per_second": speed} if speed else {}
         if timing and timing["total"]:
             parts = ("input", "exchange", "wait")
             values |= {f"step_share/{part}": timing[part] / timing["total"] for part in parts}
             values["step_seconds"] = timing["total"]
-        use = self._utilization.measure() | self.figures.gpus  # nvidia-smi would delay the training
-        used = {f"machine/{name}": value for name, value in use.items()}
-        for name, value in (values | used).items():
+        for name, value in values.items():
             self._board.scalar("train", name, value, record["epoch"] - 1)
         self._board.flush()
-
-    def layers(self, model: keras.Model) -> None:
-        """Write a model's layers for TensorBoard, on the chief alone."""
-        self._board.model("train", model)
-
-    def graph(self, graph: tf.Graph) -> None:
-        """Write the graph of the training steps for TensorBoard, on the chief alone."""
-        self._board.graph("train", graph)
 
     def epoch(
         self,
@@ -107,7 +89,7 @@ class Report:
         if is_printed:
             self.log(epoch_line(epochs, history, shows_rate=shows_rate), step=record["step"])
         self.scalars(record["epoch"] - 1, {**logs, **_rates(record)})
-        self.machine_scalars(record)
+        self._speed_scalars(record)
 
     def record_epoch(self, record: Mapping[str, Any]) -> None:
         """Report an epoch's record as an event and, on the chief of a trial, to the tuning."""

@@ -23,7 +23,7 @@ class Utilization:
         self._time, self._cpu, self._machine = time.monotonic(), _cpu_seconds(), _machine_ticks()
 
     def measure(self) -> dict[str, float]:
-        """Return shares since the last call, and memory in GiB now, by the names of scalars.
+        """Return shares since the last call, and memory in GiB now, by the names of figures.
 
         ``cpu_cores`` is the mean number of cores that this process kept busy, ``cpu_machine`` the
         share of all cores that were, ``memory_machine_gib`` what all processes use.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,19 +22,13 @@ MODERATE_INPUT, HIGH_INPUT = 0.05, 0.2
 """Shares of input from which TensorFlow's profiler calls a run moderately or highly input-bound
 (op_stats_to_input_pipeline_analysis.cc)."""
 
+PARTS = ("total", "input", "compute", "exchange", "wait")
+"""The time of a step and its parts, as `table_of_steps` has them."""
+
 _LEAST_WAITED = 1.0  # seconds of a run below which waiting for input is not worth a hint
 
 _CAPACITY = 4096  # steps of an epoch that are kept, the last ones
 _START, _READY, _EXCHANGE, _END = range(4)
-
-
-@dataclass(frozen=True)
-class StepTimes:
-    """Seconds of each step on one task (shape [steps])."""
-
-    total: np.ndarray
-    input: np.ndarray
-    exchange: np.ndarray
 
 
 class StepTimer:
@@ -109,18 +102,16 @@ class StepTimer:
         self._exchange.assign_add(end - start)
         return sums
 
-    def take(self) -> StepTimes:
-        """Return the times of the steps since the last call, or of the last 4,096 of them."""
+    def take(self) -> np.ndarray:
+        """Return seconds of the steps since the last call, or of the last 4,096 of them.
+
+        The rows are the whole step, its wait for the batch, and its exchange.
+        """
         count = int(self._count.numpy())
         rows = self._rows.numpy()
         first = max(0, count - _CAPACITY)
-        rows = rows[np.arange(first, count) % _CAPACITY]
         self._count.assign(0)
-        return StepTimes(
-            rows[:, _END] - rows[:, _START],
-            np.maximum(rows[:, _READY] - rows[:, _START], 0.0),
-            np.maximum(rows[:, _EXCHANGE], 0.0),
-        )
+        return _seconds(rows[np.arange(first, count) % _CAPACITY])
 
     def shares_since(self, seconds: float) -> dict[str, float]:
         """Return the shares of input, exchange and the rest in the steps that ended after a time.
@@ -129,13 +120,17 @@ class StepTimer:
         """
         rows = self._rows.numpy()
         rows = rows[(rows[:, _END] > seconds) & (rows[:, _END] > rows[:, _START])]
-        total = float((rows[:, _END] - rows[:, _START]).sum())
+        total, waited, exchange = _seconds(rows).sum(axis=1).tolist()
         if not total:
             return {}
-        waited = float(np.maximum(rows[:, _READY] - rows[:, _START], 0.0).sum()) / total
-        exchange = float(np.maximum(rows[:, _EXCHANGE], 0.0).sum()) / total
-        compute = max(1.0 - waited - exchange, 0.0)
-        return {"input": waited, "compute": compute, "exchange": exchange}
+        compute = max(total - waited - exchange, 0.0)
+        return {"input": waited / total, "compute": compute / total, "exchange": exchange / total}
+
+
+def _seconds(rows: np.ndarray) -> np.ndarray:
+    """Return the seconds of steps, of their waits for the batch, and of their exchanges."""
+    total, waited = rows[:, _END] - rows[:, _START], rows[:, _READY] - rows[:, _START]
+    return np.stack([total, np.maximum(waited, 0.0), np.maximum(rows[:, _EXCHANGE], 0.0)])
 
 
 def has_clock() -> bool:
@@ -147,51 +142,36 @@ def has_clock() -> bool:
     return True
 
 
-def timing_of_steps(times: Mapping[str, StepTimes]) -> dict[str, Any] | None:
-    """Return where the time of steps went, in mean seconds per step; None without steps.
+def table_of_steps(seconds: np.ndarray) -> np.ndarray:
+    """Return where the time of steps went on each task: a row of `PARTS`, and how often it is last.
 
-    It is given the times of the same steps on each task, by its name. The keys are ``steps``, and
-    over all tasks and in ``tasks`` for each: ``total``, ``input`` (waiting for the batch),
-    ``exchange`` (the all-reduce of the task that came last to it), ``wait`` (for that task, in the
-    all-reduce) and ``compute``, the rest. ``slowest`` has the share of steps in which a task came
-    last.
+    It is given what `StepTimer.take` returns on each task, of the same steps: their number is above
+    0. The parts are mean seconds per step: ``input`` (waiting for the batch), ``exchange`` (the
+    all-reduce of the task that came last to it), ``wait`` (for that task, in the all-reduce) and
+    ``compute``, the rest. The last column is the share of steps in which the task came last.
     """
-    steps = min(len(each.total) for each in times.values())
-    if not steps:
-        return None
-    exchange = np.stack([each.exchange[-steps:] for each in times.values()])
-    shortest = exchange.min(axis=0)  # all end at the same time
-    last = np.argmin(exchange, axis=0)
-    tasks = {}
-    for name, each in times.items():
-        total, waited = each.total[-steps:].mean(), each.input[-steps:].mean()
-        exchanged, mean = each.exchange[-steps:].mean(), shortest.mean()
-        parts = {"total": total, "input": waited, "compute": max(total - waited - exchanged, 0.0)}
-        tasks[name] = _rounded(parts | {"exchange": mean, "wait": exchanged - mean})
-    shares = {name: float((last == n).mean()) for n, name in enumerate(times)}
-    return {
-        "steps": steps,
-        **_mean_of(list(tasks.values()), [1] * len(tasks)),
-        "slowest": {name: round(share, 3) for name, share in shares.items() if len(times) > 1},
-        "tasks": tasks,
-    }
+    total, waited, exchanged = seconds.mean(axis=2).T
+    exchanges = seconds[:, 2]
+    shortest = exchanges.min(axis=0).mean()  # all end at the same time
+    compute = np.maximum(total - waited - exchanged, 0.0)
+    exchange = np.full_like(total, shortest)
+    is_last = exchanges.argmin(axis=0) == np.arange(len(seconds))[:, np.newaxis]
+    parts = (total, waited, compute, exchange, exchanged - shortest, is_last.mean(axis=1))
+    return np.stack(parts, axis=1)
 
 
-def mean_timing(timings: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the timing over several epochs; None if there is none."""
-    if not timings:
-        return None
-    steps = [timing["steps"] for timing in timings]
-    mean: Callable[[str], dict[str, float]] = lambda key: _mean_of([t[key] for t in timings], steps)  # noqa: E731
-    tasks = {
-        name: _mean_of([timing["tasks"][name] for timing in timings], steps)
-        for name in timings[0]["tasks"]
-    }
+def mean_timing(steps: int, table: np.ndarray) -> dict[str, Any]:
+    """Return the number of steps, and the mean seconds of their parts over all tasks."""
+    return {"steps": steps, **_named_parts(table.mean(axis=0))}
+
+
+def task_timing(steps: int, table: np.ndarray, tasks: Sequence[str]) -> dict[str, Any]:
+    """Return the same, with the parts of each task, and how often which of several was last."""
+    shares = [round(float(share), 3) for share in table[:, -1]]
     return {
-        "steps": sum(steps),
-        **_mean_of(timings, steps),
-        "slowest": mean("slowest"),
-        "tasks": tasks,
+        **mean_timing(steps, table),
+        "slowest": dict(zip(tasks, shares, strict=True)) if len(tasks) > 1 else {},
+        "tasks": {name: _named_parts(row) for name, row in zip(tasks, table, strict=True)},
     }
 
 
@@ -220,16 +200,8 @@ def _input_remedy(options: Sequence[str] | None) -> str:
     return "try " + ", ".join(f"--{name.replace('_', '-')}" for name in options)
 
 
-def _mean_of(parts: Sequence[Mapping[str, Any]], weights: Sequence[int]) -> dict[str, float]:
-    """Return weighted means of the numbers of dicts with the same keys."""
-    names = [name for name, value in parts[0].items() if isinstance(value, float)]
-    return _rounded(
-        {n: float(np.average([part[n] for part in parts], weights=weights)) for n in names}
-    )
-
-
-def _rounded(parts: Mapping[str, float]) -> dict[str, float]:
-    return {name: round(float(value), 9) for name, value in parts.items()}
+def _named_parts(row: np.ndarray) -> dict[str, float]:
+    return {name: round(float(value), 9) for name, value in zip(PARTS, row, strict=False)}
 
 
 def _tensors(values: Sequence[Any]) -> list[tf.Tensor]:

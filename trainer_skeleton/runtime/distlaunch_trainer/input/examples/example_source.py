@@ -54,7 +54,6 @@ class ExampleSource:
     # Whether any example can be had by its number: `items_at` gives items, otherwise `read` and
     # `read_ranges`.
     by_number = True
-    is_compressed = False  # whether a file can only be read from its beginning
     input_options: tuple[str, ...] = ("cache",)  # those that have an effect
 
     def __init__(self, class_weight: Mapping[int, float] | None) -> None:

@@ -20,7 +20,7 @@ from .plan import BatchPlan
 Dataset = tf.data.Dataset
 
 # What is shuffled by a seed of its own.
-_PASS, _BLOCKS, _GAP, _REST, _ROWS, _REGIONS, _STREAMS = range(7)
+_PASS, _BLOCKS, _GAP, _REST, _ROWS = range(5)
 
 
 @dataclass(frozen=True)
@@ -83,19 +83,6 @@ class EpochOrder:
             rows = tf.cast(tf.argsort(keys, axis=1, stable=True), tf.int64)
         indices = tf.transpose(offsets[:, tf.newaxis] + rows)
         return tf.reshape(indices, [-1])[: tf.reduce_sum(sizes)]
-
-    def regions(self, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return start and stop of each region of a pass that is read as streams (vectors, int64).
-
-        Position ``p`` is in region ``p mod P`` of ``P``.
-        """
-        sizes = np.array([self.plan.region_size(each) for each in range(self.plan.regions)])
-        starts = self._shuffled_starts(sizes, _REGIONS, number)
-        return starts, starts + sizes
-
-    def seed_of(self, number: tf.Tensor, region: tf.Tensor) -> tf.Tensor:
-        """Return the seed for a region of a pass that is read as a stream (vector of 2, int64)."""
-        return self._seed(_STREAMS, number, region)
 
     def _rest_sizes(self) -> np.ndarray:
         """Return the examples of each shard in the last round."""

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from math import gcd
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from distlaunch_trainer.cluster.collectives import Cluster
@@ -110,8 +108,6 @@ class Pipeline:
         done, number = self._plan.rows_before(step, replica), tf.constant(number, tf.int64)
         if self._source.by_number:
             yield self._epoch.examples(number)[replica :: self._plan.replicas][done:].numpy()
-        elif self._source.is_compressed:
-            yield range(self._plan.examples)
         else:
             first_round = done // self._epoch.rows_of_round(replica)
             ranges = self._epoch.ranges(number, replica, first_round)
@@ -226,8 +222,6 @@ class Pipeline:
 
     def _pass_items(self, number: tf.Tensor, replica: int, done: int) -> Dataset:
         """Return a replica's items of a pass by position from ``done`` on, in vectors."""
-        if self._source.is_compressed:
-            return self._streamed_items(number, replica, done).batch(self._plan.period_rows)
         epoch, rows = self._epoch, self._epoch.rows_of_round(replica)
         first_round = min(done // rows, epoch.full_rounds)
         done -= first_round * rows
@@ -250,32 +244,3 @@ class Pipeline:
                 lambda first: (first, tf.minimum(first + piece, stop))
             )
         )
-
-    def _streamed_items(self, number: tf.Tensor, replica: int, done: int) -> Dataset:
-        """Return a replica's items of data whose files can only be read from their beginning.
-
-        Each of its regions is read through, also where it shares it with other replicas.
-        """
-        plan = self._plan
-        sharing = plan.replicas // gcd(plan.replicas, plan.regions)
-        first = done * plan.replicas + replica
-        positions = first + plan.replicas * np.arange(plan.regions * sharing // plan.replicas)
-        positions = positions[positions < plan.examples]
-        if not len(positions):
-            return self._source.read(0, 0)
-        of_region = [tf.gather(b, positions % plan.regions) for b in self._epoch.regions(number)]
-        columns = (positions % plan.regions, *of_region, positions // plan.regions)
-        table = tuple(tf.cast(column, tf.int64) for column in columns)
-
-        def region_items(region: Any, start: Any, stop: Any, skipped: Any) -> Dataset:
-            items = self._source.read(start, stop)
-            if self._shuffle_buffer:
-                buffer = max(1, -(-self._shuffle_buffer // plan.regions))
-                seed = self._epoch.seed_of(number, region)[0]
-                tf.random.set_seed(1)  # of this graph: with 0, TensorFlow refuses a tensor as seed
-                items = items.shuffle(buffer, seed=seed, reshuffle_each_iteration=False)
-            items = items.skip(skipped)
-            return items.shard(sharing, 0) if sharing > 1 else items
-
-        regions = Dataset.from_tensor_slices(table)
-        return regions.interleave(region_items, cycle_length=len(positions), block_length=1)

@@ -17,8 +17,6 @@ from distlaunch_trainer.errors import PlanError
 
 # Divisible by 1 to 6, 8, 10, 12, 15, 16, 20 and 24 replicas.
 DEFAULT_SHARDS = 240
-# Cursors in 240 places read at a third of the speed.
-_MOST_REGIONS = 12
 
 
 @dataclass(frozen=True)
@@ -77,15 +75,6 @@ class BatchPlan:
     def shards_of(self, replica: int) -> range:
         """Return the logical shards that ``replica`` reads."""
         return range(replica, self.shards, self.replicas)
-
-    @property
-    def regions(self) -> int:
-        """Contiguous parts of data that are read as streams, in turn: a divisor of the shards."""
-        return max(n for n in range(1, _MOST_REGIONS + 1) if self.shards % n == 0)
-
-    def region_size(self, region: int) -> int:
-        """Return the examples of a region."""
-        return _congruent_below(self.examples, region, self.regions)
 
     def rows(self, step: int, replica: int) -> int:
         """Return the rows that ``replica`` has in step ``step`` of a pass."""

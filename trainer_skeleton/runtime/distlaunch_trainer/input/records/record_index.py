@@ -39,7 +39,6 @@ FRAME_BYTES = 16  # of a record, around its data
 # Of a remote file, each read of which is a request.
 _BLOCK = 4 << 20
 _SCANNED_AT_ONCE = 16
-_GZIP_RATIO = 10  # of a file with few records, whose unpacked size is not known
 _CACHE_NAME = ".records-index.json"
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
 
@@ -53,16 +52,14 @@ class FileIndex:
     changed: int  # the time of the last change in nanoseconds
     records: int
     offsets: array[int]  # of records 0, ``EVERY``, 2 · ``EVERY`` ...; unpacked bytes of a GZIP file
-    compression: str  # ``""`` or ``"GZIP"``
+    unpacked: int = 0  # bytes of a GZIP file's records, 0 for a plain file
     first: int = 0  # the first record that is used; `records` are used from there on
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of the records that are used, on average; unpacked ones, as far as is known."""
-        if self.compression:
-            if len(self.offsets) < 2:
-                return self.size * _GZIP_RATIO
-            return self.records * self.offsets[-1] // (EVERY * (len(self.offsets) - 1))
+        """Bytes of the records that are used, on average, unpacked."""
+        if self.unpacked:
+            return self.unpacked
         is_whole = not self.first and len(self.offsets) == -(-self.records // EVERY)
         if is_whole:
             return self.size
@@ -162,7 +159,7 @@ def _scan_together(
         indexes = dict(zip(mine, pool.map(lambda number: scan(*files[number]), mine), strict=True))
     facts = np.zeros((len(files), 2), np.int64)
     for number, file in indexes.items():
-        facts[number] = file.records, bool(file.compression)
+        facts[number] = file.records, file.unpacked
     facts = cluster.all_reduce_sum(facts)
     ends = np.cumsum(-(-facts[:, 0] // EVERY))
     offsets = np.zeros(ends[-1], np.int64)
@@ -170,27 +167,26 @@ def _scan_together(
         offsets[ends[number] - len(file.offsets) : ends[number]] = file.offsets
     parts = np.split(cluster.all_reduce_sum(offsets), ends[:-1])
     indexed = {}
-    for file, (records, packed), part in zip(files, facts.tolist(), parts, strict=True):
-        compression = "GZIP" if packed else ""
-        indexed[file[0]] = FileIndex(*file, records, array("q", part.tobytes()), compression)
+    for file, (records, unpacked), part in zip(files, facts.tolist(), parts, strict=True):
+        indexed[file[0]] = FileIndex(*file, records, array("q", part.tobytes()), unpacked)
     return indexed, sum(files[number][1] for number in mine)
 
 
 def scan(path: str, size: int, changed: int) -> FileIndex:
     """Read the lengths of all records of one file."""
     with explained("cannot read the data", path), _open(path) as file:
-        compression = "GZIP" if file.read(2) == b"\x1f\x8b" else ""
+        is_packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         try:
-            if compression or is_remote(path):
-                stream = gzip.GzipFile(fileobj=file) if compression else file
-                found = record_offsets(path, iter(lambda: stream.read(_BLOCK), b""))
+            if is_packed or is_remote(path):
+                stream = gzip.GzipFile(fileobj=file) if is_packed else file
+                records, offsets, end = record_offsets(path, iter(lambda: stream.read(_BLOCK), b""))
             else:  # the data between the lengths are not read
                 mapped = [mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)] if size else []
-                found = record_offsets(path, mapped)
+                records, offsets, end = record_offsets(path, mapped)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise DataError(f"{path} is damaged GZIP: {error}") from error
-    return FileIndex(path, size, changed, *found, compression)
+    return FileIndex(path, size, changed, records, offsets, end if is_packed else 0)
 
 
 def _open(path: str) -> Any:
@@ -198,8 +194,8 @@ def _open(path: str) -> Any:
     return tf.io.gfile.GFile(path, "rb") if is_remote(path) else Path(path).open("rb", buffering=0)
 
 
-def record_offsets(path: str, blocks: Iterable[bytes | mmap.mmap]) -> tuple[int, array[int]]:
-    """Return the number of records, and the byte offset of every ``EVERY``-th one."""
+def record_offsets(path: str, blocks: Iterable[bytes | mmap.mmap]) -> tuple[int, array[int], int]:
+    """Return the number of records, the byte offset of every ``EVERY``-th one, and the bytes."""
     offsets, records = array("q"), 0
     origin, rest, at = 0, b"", 0  # the first byte in memory, what is left of it, the next record
     for block in blocks:
@@ -218,7 +214,7 @@ def record_offsets(path: str, blocks: Iterable[bytes | mmap.mmap]) -> tuple[int,
             f"{path} is damaged or cut off: record {max(records - 1, 0)} should end at byte "
             f"{max(at, size + 1)}, the file ends at {size}; write the file again"
         )
-    return records, offsets
+    return records, offsets, size
 
 
 def _cache_paths(pattern: str, fallback_dir: str) -> list[str]:

@@ -36,7 +36,7 @@ _NUMBER = tf.TensorSpec([2], tf.int64)  # of a record, and the bytes that it tak
 
 @dataclass(frozen=True)
 class Records(Examples):
-    """Examples in TFRecord files (plain or GZIP).
+    """Examples in TFRecord files: plain ones, or GZIP files of no more than 256 MiB unpacked.
 
     Parameters
     ----------
@@ -82,9 +82,15 @@ class RecordSource(ExampleSource):
         self._ends = list(accumulate(file.records for file in files))
         self.examples = self._ends[-1]
         size = sum(file.used_bytes for file in files)
-        self.is_compressed = any(file.compression for file in files)
         self.by_number = size <= _HELD_BYTES
-        self.data_bytes = 0 if self.is_compressed else size
+        self.data_bytes = size
+        packed = next((file for file in files if file.unpacked), None)
+        if packed and not self.by_number:
+            raise DataError(
+                f"{packed.path} is a GZIP file, which is read from its beginning only: that is "
+                f"done for data of {_HELD_BYTES >> 20} MiB, unpacked, and these have "
+                f"{size >> 20:,}; write plain TFRecord files"
+            )
         self.item_bytes = size // max(1, self.examples)
         is_remote_data = any(is_remote(file.path) for file in files)
         self._reads_at_once = _REMOTE_READS if is_remote_data else _LOCAL_READS
@@ -290,7 +296,7 @@ class _FileTable:
         offsets = [np.array(file.offsets, np.int64) for file in files]
         with tf.device("CPU"):
             self.paths = tf.constant([file.path for file in files])
-            self.compressions = tf.constant([file.compression for file in files])
+            self.compressions = tf.constant(["GZIP" if file.unpacked else "" for file in files])
             self.begins = tf.constant(np.cumsum(counts) - counts)  # the first example of each
             self.ends = tf.constant(np.cumsum(counts))
             self._firsts = tf.constant([file.first for file in files], tf.int64)
