@@ -44,7 +44,8 @@ from .run_facts import (
 )
 from .run_start import join_run
 from .saving.best_model import BestModel, ExportBest
-from .saving.model_files import files_in, save_model, serialization_problem
+from .saving.model_files import files_in, save_model
+from .saving.model_loading import saving_problem
 from .step.additivity import compare_parts
 from .step.custom_steps import TrainStep
 from .step.model_replicas import ModelReplicas
@@ -382,7 +383,7 @@ class Run(AbstractContextManager):
             self._report.warn(note)
         if not model.trainable_variables:
             self._report.warn("the model has no trainable weights: no gradients are applied")
-        if self.is_chief and (problem := serialization_problem(model)):
+        if self.is_chief and (problem := saving_problem(model)):
             self._report.warn(
                 f"model.keras will not be written, only weights and a SavedModel: {problem}"
             )
