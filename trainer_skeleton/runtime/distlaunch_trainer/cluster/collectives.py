@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -85,6 +86,16 @@ class Cluster:
             return list(values)
         is_given = self.role.is_chief
         return [array for pack in _packs(values) for array in self._sum_bits(pack, is_given)]
+
+    def broadcast_named(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the chief's arrays by name; other tasks need not know any of them."""
+        own = [(name, value.shape, value.dtype.name) for name, value in values.items()]
+        of_chief = json.loads(self.broadcast_bytes(json.dumps(own).encode()))
+        arrays = list(values.values())
+        if not self.role.is_chief:
+            arrays = [np.zeros(shape, dtype) for _, shape, dtype in of_chief]
+        names = (name for name, *_ in of_chief)
+        return dict(zip(names, self.broadcast_all(arrays), strict=True))
 
     def broadcast_bytes(self, data: bytes) -> bytes:
         """Return the chief's bytes."""

@@ -22,7 +22,6 @@ from distlaunch_trainer.keras_compat import fit_calls, keras_random
 from distlaunch_trainer.loop.callbacks import Callbacks
 from distlaunch_trainer.loop.loop import Loop
 from distlaunch_trainer.loop.loop_options import LoopOptions, StepTools, TaskServices
-from distlaunch_trainer.loop.measurements import Measurements
 from distlaunch_trainer.model.initial_weights import check_weights
 from distlaunch_trainer.options import Settings
 from distlaunch_trainer.report.report import Report
@@ -205,13 +204,12 @@ class Session:
             step_timeout=timeout,
             prints_epochs=False,
         )
-        measurements = Measurements(cluster)
         loop = Loop(
             model,
             TaskServices(cluster, checkpoints, self.report, self.stop),
             TrainingData(training, validation, run_options, None),
             options=options,
-            tools=StepTools(self.models.functions_of(model), callbacks, measurements),
+            tools=StepTools(self.models.functions_of(model), callbacks),
             progress=progress,
         )
         if start is not None:

@@ -17,13 +17,18 @@ class Measurements:
         self._cluster = cluster
         self._timings: list[dict[str, Any]] = []  # of the epochs in this process
 
-    def end_epoch(self, timer: StepTimer | None) -> dict[str, Any]:
-        """Return an epoch's ``timing`` without that of each task."""
-        timing = self._time_epoch(timer) if timer else None
-        if timing:
-            self._timings.append(timing)
-            timing = {name: value for name, value in timing.items() if name != "tasks"}
-        return {"timing": timing}
+    def end_epoch(self, timer: StepTimer | None) -> dict[str, Any] | None:
+        """Return an epoch's ``timing`` without that of each task; a collective."""
+        if timer is None:
+            return None
+        own = timer.take()
+        gathered = self._cluster.all_gather(np.stack([own.total, own.input, own.exchange]))
+        times = [StepTimes(*seconds) for seconds in gathered]
+        timing = timing_of_steps(dict(zip(self._cluster.role.peers, times, strict=True)))
+        if timing is None:
+            return None
+        self._timings.append(timing)
+        return {name: value for name, value in timing.items() if name != "tasks"}
 
     @property
     def timing(self) -> dict[str, Any] | None:
@@ -32,9 +37,3 @@ class Measurements:
         Of the epochs of this process after the first, in which functions are traced.
         """
         return mean_timing(self._timings[1:] or self._timings)
-
-    def _time_epoch(self, timer: StepTimer) -> dict[str, Any] | None:
-        own = timer.take()
-        gathered = self._cluster.all_gather(np.stack([own.total, own.input, own.exchange]))
-        times = [StepTimes(*seconds) for seconds in gathered]
-        return timing_of_steps(dict(zip(self._cluster.role.peers, times, strict=True)))
