@@ -26,7 +26,7 @@ from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.task.explain import user_code
 from distlaunch_trainer.training_state import Progress, RunOptions
 
-from .batch_sharding import TaskParts, divided
+from .batch_sharding import TaskParts, counted
 from .pass_reader import PassReader
 from .row_identity import ChecksumIndex
 from .same_rows import DataFacts, RowComparison, check_equal, facts_of, gather_facts
@@ -136,7 +136,7 @@ class UserBatches:
     def of_one_replica(self) -> Dataset:
         """Return whole batches, with their rows, without end."""
         batches = self.dataset if self.is_endless else self.dataset.repeat()
-        return divided(batches, 1, range(1), reads_ahead=False)
+        return counted(batches)
 
     def find_bad_record(self, replicas: range, step: int = 0) -> str | None:  # noqa: ARG002
         """Return how the first batch differs between tasks."""
