@@ -169,7 +169,7 @@ class Loop:
             logs |= {f"val_{name}": value for name, value in self._validate().items()}
         rates = rates_of_last_step(self._model)  # callbacks may set that of the next epoch
         self._tools.callbacks.on_epoch_end(number, logs)
-        # A task whose callback waits for others, e.g. in predict(), is named.
+        # A task whose callback waits for others, e.g. in evaluate(), is named.
         self._cluster.rendezvous.meet(f"the end of epoch {number + 1} of fit()")
         must_stop = self._agree_to_stop()
         timing = self._measurements.end_epoch(self.functions.timer)

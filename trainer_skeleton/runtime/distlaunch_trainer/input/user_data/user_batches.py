@@ -56,7 +56,6 @@ class UserBatches:
     requested_steps: int | None = None  # of an epoch; None for those of a pass
     repeats: bool = False  # whether such an epoch goes on in the next pass
     comparison: RowComparison | None = None  # of the first batch with those of other tasks
-    can_be_shared: bool = False  # whether it can be read again, by parts
     counted_steps: int | None = None  # of the first pass, where it was read to count them
     has_constant_length: bool = False  # whether each pass certainly has as many batches
     identity: str = ""  # of rows, for an audit: checksum or number
@@ -226,7 +225,6 @@ def _open_shared(data: UserBatches, opening: Opening, facts: DataFacts) -> UserB
     if data.cluster.role.num_workers > 1:
         rendezvous, warn = data.cluster.rendezvous, opening.report.warn
         data.comparison = RowComparison(rendezvous, warn, facts, data.what)
-    data.can_be_shared = not facts.is_python and not opening.steps
     data.parts = TaskParts(
         dataset=data.dataset,
         cluster=data.cluster,
