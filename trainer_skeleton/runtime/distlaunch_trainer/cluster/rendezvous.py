@@ -109,14 +109,10 @@ class Rendezvous:
         for: ``to call evaluate()``. ClusterError is raised if a task does not exchange its value
         within half an hour.
         """
-        number = _exchanges[kind]
-        _exchanges[kind] += 1
-        return self.exchange_once(f"{kind}/{number}", value, waits_for)
-
-    def exchange_once(self, name: str, value: Any, waits_for: str) -> list[Any]:
-        """Return the values of all tasks for a name that is used once; see `exchange`."""
         if self._role.num_workers == 1:
             return [value]
+        name = f"{kind}/{_exchanges[kind]}"
+        _exchanges[kind] += 1
         own = json.dumps(value)
         # TensorFlow's public API has no such store.
         context.context().set_config_key_value(_key(name, self._role.rank), own)

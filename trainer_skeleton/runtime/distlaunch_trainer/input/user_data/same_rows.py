@@ -139,7 +139,7 @@ class RowComparison:
         if not self._is_done:
             self._is_done = True
             own = {"x": x.tolist(), "y": y.tolist()}
-            all_tasks = self._rendezvous.exchange_once(
+            all_tasks = self._rendezvous.exchange(
                 self._name, own, f"to read the first batch of {self._what}"
             )
             for name, other in zip(self._rendezvous.peers, all_tasks, strict=True):
