@@ -203,7 +203,8 @@ def open_batches(
         of_tasks = gather_facts(facts, cluster.rendezvous, what)
         if is_off is None:
             differ = len({(each.length, each.sources) for each in of_tasks}) > 1
-            is_off = differ and _policy(dataset) == tf.data.experimental.AutoShardPolicy.OFF
+            policy = dataset.options().experimental_distribute.auto_shard_policy
+            is_off = differ and policy == tf.data.experimental.AutoShardPolicy.OFF
         if is_off:
             return _open_own(data, opening, of_tasks)
         check_equal(of_tasks, cluster.role.peers, what)
@@ -338,10 +339,6 @@ def _counted(batches: Dataset) -> tuple[int, int, int]:
         counted = batches.reduce((zero, zero, tf.int64.max), add)
     steps, rows, least = (int(number) for number in counted)
     return steps, rows, least
-
-
-def _policy(dataset: Dataset) -> Any:
-    return dataset.options().experimental_distribute.auto_shard_policy
 
 
 def _is_known(spec: Any) -> bool:
