@@ -294,17 +294,12 @@ def _count_of_tasks(data: UserBatches, opening: Opening, of_tasks: list[DataFact
             report.log(f"reading {what} to count its batches")
             own = _counted(data.dataset)[0]
         counts = cluster.rendezvous.exchange("batches", own, f"to count {what}")
-    report.log(
-        f"{what}: each task has its own batches, as {policy} is off "
-        f"({_by_task(counts, cluster.role.peers)}); a step trains on one of every task"
-    )
-    shortest, longest = min(counts), max(counts)
-    if 0 < shortest < longest:
-        report.warn(
-            f"{what}: {cluster.role.peers[counts.index(shortest)]} is idle in "
-            f"{longest - shortest:,} of the {longest:,} steps of an epoch; {policy} data shards "
-            "rows evenly"
-        )
+    sizes = _by_task(counts, cluster.role.peers)
+    text = f"{what}: each task has its own batches, as {policy} is off ({sizes})"
+    if 0 < min(counts) < max(counts):
+        report.warn(f"{text}: those with fewer are idle at the end; {policy} data shards evenly")
+    else:
+        report.log(f"{text}; a step trains on one of every task")
     return counts
 
 
