@@ -369,8 +369,7 @@ class Run(AbstractContextManager):
         """Look for a record of this task's that cannot be read or parsed."""
         data = self._loaded
         for part in filter(None, (data.training, data.validation, data.test)):
-            step = self._loop.step if self._loop and part is data.training else part.first_step
-            step -= part.first_step
+            step = self._loop.step - part.first_step if self._loop and part is data.training else 0
             if problem := part.find_bad_record(self._cluster.replica_ids, step):
                 return problem
         return None
