@@ -79,7 +79,6 @@ def worker_input(batches: tf.data.Dataset, workers: int) -> Iterable[Any]:
         rendezvous=SimpleNamespace(
             peers=peers,
             exchange=lambda _, value, __: [value] * workers,
-            exchange_once=lambda _, value, __: [value] * workers,
         ),
     )
     report: Any = SimpleNamespace(log=str, warn=str)

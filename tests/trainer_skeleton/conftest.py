@@ -57,7 +57,6 @@ def task_of(
         rendezvous=SimpleNamespace(
             peers=peers,
             exchange=exchange,
-            exchange_once=lambda name, value, waits_for: [value] * tasks,
         ),
         needs_static_shapes=False,
         # An iterator has the batches of each replica in turn.

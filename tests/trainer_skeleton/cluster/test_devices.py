@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from distlaunch_trainer.cluster import devices
@@ -48,37 +46,13 @@ def test_a_driver_that_does_not_start_and_libraries_that_cannot_be_opened_are_na
     ]
 
 
-def test_the_memory_of_a_gpu_is_read_from_its_driver():
-    def set_device(device, number):
-        device._obj.value = number
-        return 0
-
-    def set_total(total, device):
-        total._obj.value = (device.value + 1) * 2**30
-        return 0
-
-    calls = {"cuInit": lambda _: 0, "cuDeviceGet": set_device, "cuDeviceTotalMem_v2": set_total}
-    assert devices.gpu_memory(SimpleNamespace(**calls), 3) == 4 * 2**30
-    assert devices.gpu_memory(SimpleNamespace(cuInit=lambda _: 100), 0) is None
-    assert devices.gpu_memory(None, 0) is None
-
-
-@pytest.mark.parametrize(
-    ("function", "number", "version"),
-    [
-        ("cudaRuntimeGetVersion", 12050, "12.5"),
-        ("cudnnGetVersion", 90300, "9.3.0"),
-        ("cudnnGetVersion", 8906, "8.9.6"),
-        ("ncclGetVersion", 2804, "2.8.4"),
-    ],
-)
-def test_versions_are_read_as_nvidia_writes_them(function, number, version):
-    def get_version(*arguments):
-        if not arguments:
-            return number
-        arguments[0]._obj.value = number
-        return 0
-
-    library = SimpleNamespace(**{function: get_version})
-    assert devices.library_version(library, function) == version
-    assert devices.library_version(None, function) is None
+def test_gpus_are_counted_by_their_names(monkeypatch):
+    names = ["Tesla T4", "Tesla T4", None]
+    monkeypatch.setattr(devices.tf.config, "list_physical_devices", lambda _: names)
+    details = lambda name: {"device_name": name} if name else {}  # noqa: E731
+    monkeypatch.setattr(devices.tf.config.experimental, "get_device_details", details)
+    build = {"is_cuda_build": True, "cuda_version": "12.5.1", "cudnn_version": "9"}
+    monkeypatch.setattr(devices.tf.sysconfig, "get_build_info", lambda: build)
+    described = "2 GPUs (Tesla T4), 1 GPU (unknown) · TensorFlow "
+    assert devices.describe_devices().startswith(described)
+    assert devices.describe_devices().endswith(" for CUDA 12.5.1, cuDNN 9")

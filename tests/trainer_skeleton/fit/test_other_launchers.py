@@ -32,7 +32,13 @@ model.compile("adam", "mse")
 losses = model.fit(x, x.sum(1, keepdims=True), batch_size=10, epochs=2, verbose=0).history["loss"]
 print("losses", losses)
 """
-FIT_SCRIPT = "import distlaunch_trainer; distlaunch_trainer.fit_script('train.py', job_dir='job')"
+PROGRAM = """
+import runpy
+import distlaunch_trainer
+
+with distlaunch_trainer.distributed_fit(job_dir="job"):
+    runpy.run_path("train.py")
+"""
 RAY = """
 import sys
 import ray
@@ -98,13 +104,13 @@ def losses_in(folder: Path) -> list[float]:
 
 
 def test_tasks_that_are_started_by_hand(python, alone, folder):
-    """One by the command, the other by the function."""
+    """One by the command, the other by a program."""
     ports = []
     for _ in range(2):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             ports.append(free.getsockname()[1])
-    words = [["-m", "distlaunch_trainer.fit", "--job-dir=job", "train.py"], ["-c", FIT_SCRIPT]]
+    words = [["-m", "distlaunch_trainer.fit", "--job-dir=job", "train.py"], ["-c", PROGRAM]]
     tasks = [
         subprocess.Popen(
             [python, *options],

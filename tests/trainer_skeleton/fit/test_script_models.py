@@ -12,7 +12,7 @@ import tensorflow as tf
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.cluster.role import Role
 from distlaunch_trainer.fit.interception import intercepted
-from distlaunch_trainer.fit.prediction import predict_alone
+from distlaunch_trainer.fit.session import predict_alone
 from distlaunch_trainer.fit.script_models import ScriptModels
 
 cpu = tf.config.list_physical_devices("CPU")[0]

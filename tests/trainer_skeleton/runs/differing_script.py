@@ -68,8 +68,8 @@ show("Own rows", lambda: weights(own(4)))
 show("Rows", lambda: weights(rows(0, 24).batch(8).concatenate(rows(24, 25).batch(8))))
 show("Own predictions", lambda: model.predict(own(4)).shape)
 
-show("Alone", lambda: model.evaluate(x, y) if rank else model.predict(x))
-show("On batch", lambda: None if rank else model.predict_on_batch(x).shape)
+show("Alone", lambda: model.evaluate(x, y) if rank else model.fit(x, y))
+show("On batch", lambda: None if rank else model.predict(x, batch_size=10).shape)
 show("Own batch", lambda: model.train_on_batch(x[rank::2], y[rank::2]))
 
 

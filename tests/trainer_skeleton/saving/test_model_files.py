@@ -11,10 +11,9 @@ import tensorflow as tf
 from distlaunch_trainer.cluster.role import Role
 from distlaunch_trainer.errors import TrainerError
 from distlaunch_trainer.report.report import Report
-from distlaunch_trainer.saving.model_files import save_model, serialization_problem
+from distlaunch_trainer.saving.model_files import save_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 # Keras's own, as it writes a SavedModel.
@@ -29,62 +28,10 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-class Unsavable(keras.layers.Layer):
-    """A layer without `get_config`, and with an argument that is no plain value."""
-
-    def __init__(self, table: object) -> None:
-        super().__init__()
-
-
-class Refusing(keras.layers.Layer):
-    def get_config(self) -> dict:
-        raise NotImplementedError
-
-
-def model_of(*layers: keras.layers.Layer, loss: object = "mse") -> keras.Model:
+def model_of(*layers: keras.layers.Layer) -> keras.Model:
     model = keras.Sequential([keras.layers.Input((4,)), *layers])
-    model.compile("sgd", loss)
+    model.compile("sgd", "mse")
     return model
-
-
-def around(value: object) -> Callable[[object], object]:
-    """Return a lambda that Keras would have to save with the value."""
-    return lambda *x: value and x[0]
-
-
-FIX = "add get_config() and @keras.saving.register_keras_serializable() to"
-
-
-@pytest.mark.parametrize(
-    ("model", "cause"),
-    [
-        (
-            lambda: model_of(Unsavable(object()), Refusing(), Refusing()),
-            f"classes Refusing, Unsavable: {FIX} them",
-        ),
-        (
-            lambda: model_of(keras.Sequential([Refusing()])),  # not Sequential
-            f"class Refusing: {FIX} it",
-        ),
-        (
-            lambda: model_of(keras.layers.Lambda(around(object()))),
-            "arguments of Lambda: write a layer class with get_config() in its place",
-        ),
-        (
-            lambda: model_of(keras.layers.Dense(3), loss=around(object())),
-            "arguments of compile(): TypeError: Cannot serialize object <object object at",
-        ),
-    ],
-)
-def test_model_that_cannot_be_saved_is_known_before_it_is_trained(model, cause):
-    assert serialization_problem(model()).startswith(f"Keras cannot serialize the {cause}")
-
-
-def test_model_that_can_be_saved_has_no_problem():
-    assert serialization_problem(model_of(keras.layers.Dense(3))) is None
-    layers = keras.layers.Dense(3), keras.layers.Lambda(lambda x: 2 * x, name="double")
-    problem = serialization_problem(model_of(*layers))
-    assert problem.startswith("the layer double (Lambda): Keras loads no Python lambda: use a")
 
 
 def test_the_saved_model_predicts_without_random_augmentation(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from distlaunch_trainer.cluster.role import Role
 from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.saving.model_files import save_model
-from distlaunch_trainer.saving.model_loading import import_note, loading_problem
+from distlaunch_trainer.saving.model_loading import import_note, saving_problem
 
 # Keras's own, as it writes a SavedModel.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -27,6 +27,11 @@ class NeedsUnits(keras.layers.Layer):
 
     def call(self, x):
         return x
+
+
+class Refusing(keras.layers.Layer):
+    def get_config(self):
+        raise NotImplementedError
 
 
 class Scale(keras.layers.Layer):
@@ -57,6 +62,11 @@ def model_of(*layers):
     return model
 
 
+def around(value):
+    """Return a lambda that Keras would have to save with the value."""
+    return lambda *x: value and x[0]
+
+
 def vocabulary_of(*words):
     layer = keras.layers.StringLookup(name="words")
     layer.adapt(np.array(words))
@@ -85,7 +95,7 @@ def test_a_layer_that_keras_cannot_load_is_named_and_the_weights_are_kept(
     make, problem, tmp_path, capsys
 ):
     model = make()
-    assert loading_problem(model).startswith(problem)
+    assert saving_problem(model).startswith(problem)
     written = save_model(model, str(tmp_path), Report(Role(), "logs"))
     assert written == ["model.weights.h5", "saved_model.pb"]
     error, warning = capsys.readouterr().err.splitlines()
@@ -93,9 +103,19 @@ def test_a_layer_that_keras_cannot_load_is_named_and_the_weights_are_kept(
     assert warning.endswith("written: model.weights.h5, saved_model.pb")
 
 
+def test_the_layer_at_fault_is_named_not_the_model_around_it():
+    problem = saving_problem(model_of(keras.Sequential([Refusing(name="inner")])))
+    assert problem.startswith("the layer inner (Refusing): NotImplementedError: add get_config()")
+    loss = around(object())
+    for model in (model_of(keras.layers.Dense(3)), model_of(Registered())):
+        model.compile("sgd", loss)
+        problem = saving_problem(model)
+        assert problem.startswith("the arguments of compile(): TypeError: Cannot serialize object")
+
+
 def test_what_only_the_file_shows_is_an_error_too(tmp_path, capsys):
     model = model_of(Miscounts(), keras.layers.Dense(2))
-    assert loading_problem(model) is None
+    assert saving_problem(model) is None
     assert save_model(model, str(tmp_path), Report(Role(), "logs"))[0] == "model.weights.h5"
     assert "model.keras cannot be loaded, and is left out: " in capsys.readouterr().err
 
@@ -111,7 +131,7 @@ def test_what_only_the_file_shows_is_an_error_too(tmp_path, capsys):
 def test_a_model_that_keras_loads_has_no_problem_and_draws_no_numbers(make, tmp_path):
     model = make()
     state = random.getstate()
-    assert loading_problem(model) is None
+    assert saving_problem(model) is None
     assert random.getstate() == state
     assert save_model(model, str(tmp_path), Report(Role(), "logs"))[0] == "model.keras"
 

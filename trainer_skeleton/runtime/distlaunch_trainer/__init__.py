@@ -1,8 +1,8 @@
 """distlaunch's trainer: one model, trained alike on one worker or on many.
 
 ``Run`` is a training run of one task; ``Records``, ``Tfds``, ``ImageFolder``, ``Csv`` and
-``Arrays`` are data; ``launch`` makes a program of a training function. ``fit_script`` and
-``distributed_fit`` have ``fit`` of a program train on all tasks.
+``Arrays`` are data; ``launch`` makes a program of a training function. ``distributed_fit``
+has ``fit`` of a program train on all tasks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .fit.script import distributed_fit as distributed_fit
-    from .fit.script import fit_script as fit_script
     from .input.downloads import downloading as downloading
     from .input.examples.arrays import Arrays as Arrays
     from .input.examples.csv_files import Csv as Csv
@@ -34,7 +33,6 @@ _MODULES = {
     "distributed_fit": "fit.script",
     "downloading": "input.downloads",
     "first_batch": "input.preview",
-    "fit_script": "fit.script",
     "launch": "process",
 }
 __all__ = list(_MODULES)

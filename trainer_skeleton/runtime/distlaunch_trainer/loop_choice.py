@@ -11,7 +11,6 @@ from .input.data_setup import TrainingData
 from .loop.callbacks import Callbacks
 from .loop.loop import Loop
 from .loop.loop_options import LoopOptions, StepTools, TaskServices
-from .loop.measurements import Measurements
 from .parameter_server.coordinator_loop import CoordinatorLoop
 from .run_start import JoinedRun
 from .step.custom_steps import TrainStep
@@ -67,7 +66,6 @@ def create_loop(
             writes=joined.cluster.role.is_chief,
             report=joined.report,
         ),
-        Measurements(joined.cluster),
         audit=data.audit,
     )
     if joined.servers is not None:

@@ -42,7 +42,8 @@ from .run_facts import (
     run_summary,
 )
 from .run_start import join_run
-from .saving.model_files import files_in, save_model, serialization_problem
+from .saving.model_files import files_in, save_model
+from .saving.model_loading import saving_problem
 from .step.additivity import compare_parts
 from .step.custom_steps import TrainStep
 from .step.model_replicas import ModelReplicas
@@ -350,8 +351,7 @@ class Run(AbstractContextManager):
         """Look for a record of this task's that cannot be read or parsed."""
         data = self._loaded
         for part in filter(None, (data.training, data.validation, data.test)):
-            step = self._loop.step if self._loop and part is data.training else part.first_step
-            step -= part.first_step
+            step = self._loop.step - part.first_step if self._loop and part is data.training else 0
             if problem := part.find_bad_record(self._cluster.replica_ids, step):
                 return problem
         return None
@@ -364,7 +364,7 @@ class Run(AbstractContextManager):
             self._report.warn(note)
         if not model.trainable_variables:
             self._report.warn("the model has no trainable weights: no gradients are applied")
-        if self.is_chief and (problem := serialization_problem(model)):
+        if self.is_chief and (problem := saving_problem(model)):
             self._report.warn(
                 f"model.keras will not be written, only weights and a SavedModel: {problem}"
             )

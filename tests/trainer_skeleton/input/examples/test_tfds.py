@@ -104,7 +104,7 @@ def test_what_cannot_be_prepared_is_an_error_with_the_command(cluster, tmp_path,
     missing = ModuleNotFoundError("No module named 'a_b.c'", name="a_b.c")
     with monkeypatch.context() as patch:
         patch.setattr(prepare, Mock(side_effect=missing))
-        with pytest.raises(DataError, match=r"-m pip install a_b', and add it to requirements.txt"):
+        with pytest.raises(DataError, match=r"No module named 'a_b.c'; install a package that"):
             Tfds("imagenet2012", data_dir=str(tmp_path)).open(cluster, "")
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
     with pytest.raises(DataError, match=r"add tensorflow-datasets to requirements.txt"):

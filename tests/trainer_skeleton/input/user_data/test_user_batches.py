@@ -192,7 +192,7 @@ def test_without_a_policy_idle_tasks_and_equal_data_are_warned_of():
     report = SimpleNamespace(warn=warned.append, log=str)
     create = lambda: own_rows(0)  # noqa: E731
     of_project(create, task_of(0, 2, counts=[5, 2]), "--shard-policy=off", report=report)
-    assert "worker:1 is idle in 3 of the 5 steps of an epoch; --shard-policy data" in warned[0]
+    assert "(worker:0 5, worker:1 2): those with fewer are idle at the end; --shard-" in warned[0]
     assert "all 2 tasks read the same data, so an epoch sees each row 2 times" in warned[1]
 
 

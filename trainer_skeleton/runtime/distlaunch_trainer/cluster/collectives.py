@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -83,8 +84,17 @@ class Cluster:
         """
         if self.role.num_workers == 1:
             return list(values)
-        is_given = self.role.is_chief
-        return [array for pack in _packs(values) for array in self._sum_bits(pack, is_given)]
+        return [array for pack in _packs(values) for array in self._of_chief(pack)]
+
+    def broadcast_named(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the chief's arrays by name; other tasks need not know any of them."""
+        own = [(name, value.shape, value.dtype.name) for name, value in values.items()]
+        of_chief = json.loads(self.broadcast_bytes(json.dumps(own).encode()))
+        arrays = list(values.values())
+        if not self.role.is_chief:
+            arrays = [np.zeros(shape, dtype) for _, shape, dtype in of_chief]
+        names = (name for name, *_ in of_chief)
+        return dict(zip(names, self.broadcast_all(arrays), strict=True))
 
     def broadcast_bytes(self, data: bytes) -> bytes:
         """Return the chief's bytes."""
@@ -92,15 +102,11 @@ class Cluster:
         own = data if self.role.is_chief else bytes(size)
         return self.broadcast_all([np.frombuffer(own, np.uint8)])[0].tobytes()
 
-    def merge(self, value: np.ndarray) -> np.ndarray:
-        """Return an array of which each task has some numbers, and zeros for all others."""
-        return self._sum_bits([value], is_given=True)[0]
-
-    def _sum_bits(self, values: Sequence[np.ndarray], is_given: bool) -> list[np.ndarray]:
-        """Return arrays whose bits are the sums of those of the tasks that give any."""
+    def _of_chief(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the chief's arrays, as sums of all tasks' bits, of which other tasks give none."""
         ends = np.cumsum([value.nbytes for value in values])
         sent = np.zeros(-(-ends[-1] // 8), np.int64)
-        if is_given:
+        if self.role.is_chief:
             arrays = [np.ravel(value).view(np.uint8) for value in values]
             np.concatenate(arrays, out=sent.view(np.uint8)[: ends[-1]])
         most = _PACK_BYTES // 8

@@ -18,11 +18,11 @@ from .virtual_devices import make_virtual_devices
 
 _EXPECTED = "DISTLAUNCH_EXPECTED_GPUS"
 _DRIVER = "libcuda.so.1"
-_RUNTIME, _CUDNN, _NCCL = "libcudart.so.12", "libcudnn.so.{}", "libnccl.so.2"
+_CUDNN = "libcudnn.so.{}"
 # What TensorFlow opens beside cuDNN. All releases from 2.16 to 2.21 are built with CUDA 12
 # (https://www.tensorflow.org/install/source#gpu).
 _CUDA_12 = (
-    _RUNTIME,
+    "libcudart.so.12",
     "libcublas.so.12",
     "libcublasLt.so.12",
     "libcufft.so.11",
@@ -32,7 +32,7 @@ _CUDA_12 = (
     "libcupti.so.12",
     "libnvrtc.so.12",
     "libnvJitLink.so.12",
-    _NCCL,
+    "libnccl.so.2",
 )
 
 
@@ -98,77 +98,24 @@ def missing_gpu_reasons(
 
 
 def describe_devices() -> str:
-    """Return this task's devices and the versions of the libraries that compute on them.
+    """Return this task's devices and the libraries that TensorFlow is built for.
 
-    For example ``2 GPUs (Tesla T4, 14.6 GiB) · TensorFlow 2.21.0 · CUDA 12.9 · cuDNN 9.28.0 · NCCL
-    2.32.3``, or ``no GPU, 2 CPU cores · TensorFlow 2.21.0 without CUDA``.
+    For example ``2 GPUs (Tesla T4) · TensorFlow 2.21.0 for CUDA 12.5.1, cuDNN 9``, or ``no GPU, 2
+    CPU cores · TensorFlow 2.21.0 without CUDA``.
     """
-    gpus = Counter(_gpu_name(*gpu) for gpu in enumerate(tf.config.list_physical_devices("GPU")))
+    gpus = Counter(map(_gpu_name, tf.config.list_physical_devices("GPU")))
     devices = [f"{messages.counted(count, 'GPU')} ({name})" for name, count in gpus.items()]
-    return " · ".join(
-        [
-            ", ".join(devices) or f"no GPU, {messages.counted(usable_cores(), 'CPU core')}",
-            *_versions(),
-        ]
-    )
-
-
-def _gpu_name(number: int, gpu: tf.config.PhysicalDevice) -> str:
-    name = tf.config.experimental.get_device_details(gpu).get("device_name", "unknown")
-    memory = gpu_memory(_open(_DRIVER), number)
-    return f"{name}, {memory / 2**30:.1f} GiB" if memory else name
-
-
-def gpu_memory(driver: Any, number: int) -> int | None:
-    """Return the bytes of a visible GPU's memory, None where the driver does not report it.
-
-    https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html has the driver's calls.
-    """
-    device, total = ctypes.c_int(), ctypes.c_size_t()
-    failed = (
-        driver is None
-        or _call(driver, "cuInit", 0)
-        or _call(driver, "cuDeviceGet", ctypes.byref(device), number)
-        or _call(driver, "cuDeviceTotalMem_v2", ctypes.byref(total), device)
-    )
-    return None if failed else total.value
-
-
-def _versions() -> Iterator[str]:
-    """Yield the versions of TensorFlow, CUDA, cuDNN and NCCL, those that can be opened."""
     build = tf.sysconfig.get_build_info()
-    if not build.get("is_cuda_build"):
-        yield f"TensorFlow {tf.__version__} without CUDA"
-        return
-    yield f"TensorFlow {tf.__version__}"
-    for label, soname, function in (
-        ("CUDA", _RUNTIME, "cudaRuntimeGetVersion"),
-        ("cuDNN", _cudnn(build), "cudnnGetVersion"),
-        ("NCCL", _NCCL, "ncclGetVersion"),
-    ):
-        if number := library_version(_open(soname), function):
-            yield f"{label} {number}"
+    libraries = "without CUDA"
+    if build.get("is_cuda_build"):
+        libraries = f"for CUDA {build.get('cuda_version')}, cuDNN {build.get('cudnn_version')}"
+    none = f"no GPU, {messages.counted(usable_cores(), 'CPU core')}"
+    return f"{', '.join(devices) or none} · TensorFlow {tf.__version__} {libraries}"
 
 
-def library_version(library: Any, function: str) -> str | None:
-    """Return the version of one of NVIDIA's libraries, None where the library is None.
-
-    ``cudaRuntimeGetVersion`` returns 12050 for 12.5; ``ncclGetVersion`` 22707 for 2.27.7, before
-    NCCL 2.9 2804 for 2.8.4; ``cudnnGetVersion`` 90300 for 9.3.0, before cuDNN 9 8906 for 8.9.6.
-    """
-    if library is None:
-        return None
-    if function == "cudnnGetVersion":
-        number = int(library.cudnnGetVersion())
-    else:
-        value = ctypes.c_int()
-        if _call(library, function, ctypes.byref(value)):
-            return None
-        number = value.value
-    if function == "cudaRuntimeGetVersion":
-        return f"{number // 1000}.{number % 1000 // 10}"
-    major, rest = divmod(number, 10_000 if number >= 10_000 else 1_000)
-    return f"{major}.{rest // 100}.{rest % 100}"
+def _gpu_name(gpu: tf.config.PhysicalDevice) -> str:
+    name: str = tf.config.experimental.get_device_details(gpu).get("device_name", "unknown")
+    return name
 
 
 def _cudnn(build: Mapping[str, Any]) -> str:

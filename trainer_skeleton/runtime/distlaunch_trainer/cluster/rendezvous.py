@@ -32,9 +32,9 @@ _NOTICE_SECONDS = 30.0
 _LIMIT_SECONDS = 1800.0
 
 _REMEDY = (
-    "each task computes a part of the rows, so all must call fit(), evaluate() and predict() in "
-    "the same order: take the call out of the condition and let the chief use its result, or call "
-    "predict_on_batch(), which one task can call alone"
+    "each task computes a part of the rows, so all must call fit() and evaluate() in the same "
+    "order: take the call out of the condition and let the chief use its result; one task may call "
+    "predict() alone"
 )
 _CREATION = "the creation of a model's variables"
 LOADING = "the loading of a model or its weights"
@@ -62,7 +62,7 @@ class Rendezvous:
     def meet(self, action: str) -> str:
         """Wait until all tasks have come here; return the action with its location.
 
-        The action, such as ``predict()``, is named in messages. ClusterError is raised if another
+        The action, such as ``evaluate()``, is named in messages. ClusterError is raised if another
         task does something else, or does not come within half an hour.
         """
         where = user_location(sys._getframe(1), skips_package=True)  # noqa: SLF001
@@ -106,17 +106,13 @@ class Rendezvous:
         """Return the values of all tasks, in the order of their ranks.
 
         Those of one kind are numbered in the order of their calls. Messages name what it waits
-        for: ``to call predict()``. ClusterError is raised if a task does not exchange its value
+        for: ``to call evaluate()``. ClusterError is raised if a task does not exchange its value
         within half an hour.
         """
-        number = _exchanges[kind]
-        _exchanges[kind] += 1
-        return self.exchange_once(f"{kind}/{number}", value, waits_for)
-
-    def exchange_once(self, name: str, value: Any, waits_for: str) -> list[Any]:
-        """Return the values of all tasks for a name that is used once; see `exchange`."""
         if self._role.num_workers == 1:
             return [value]
+        name = f"{kind}/{_exchanges[kind]}"
+        _exchanges[kind] += 1
         own = json.dumps(value)
         # TensorFlow's public API has no such store.
         context.context().set_config_key_value(_key(name, self._role.rank), own)

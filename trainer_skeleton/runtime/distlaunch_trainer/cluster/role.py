@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -65,10 +66,8 @@ def role_from(environ: Mapping[str, str]) -> Role:
         return Role()
     try:
         config = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ClusterError(f"TF_CONFIG is not JSON: {error}; it begins {text[:40]!r}") from None
-    except RecursionError:
-        raise ClusterError(f"TF_CONFIG is nested too deeply; it begins {text[:40]!r}") from None
     cluster, task = _sections(config)
     if not cluster:
         return Role()
@@ -105,14 +104,10 @@ def _sections(config: Any) -> tuple[dict[str, tuple[str, ...]], Any]:
         for address in addresses:
             if not isinstance(address, str) or not _ADDRESS.fullmatch(address):
                 raise ClusterError(f"TF_CONFIG: cluster.{kind}: {address!r} is not 'host:port'")
-    _check_addresses_differ([address for pool in cluster.values() for address in pool])
+    count = Counter(address for pool in cluster.values() for address in pool)
+    if twice := [address for address in count if count[address] > 1]:
+        raise ClusterError(f"TF_CONFIG gives {', '.join(twice)} to more than one task")
     return {kind: tuple(addresses) for kind, addresses in cluster.items()}, config.get("task")
-
-
-def _check_addresses_differ(addresses: list[str]) -> None:
-    for address in addresses:
-        if addresses.count(address) > 1:
-            raise ClusterError(f"TF_CONFIG gives {address} to more than one task")
 
 
 def _task_name(task: Any) -> str:

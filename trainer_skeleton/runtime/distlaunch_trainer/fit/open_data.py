@@ -13,8 +13,6 @@ import keras
 import tensorflow as tf
 
 from distlaunch_trainer.cluster.collectives import Cluster
-from distlaunch_trainer.errors import DataError
-from distlaunch_trainer.input.user_data.same_rows import suspects
 from distlaunch_trainer.input.user_data.user_batches import Opening, UserBatches, open_batches
 from distlaunch_trainer.keras_compat import fit_calls
 from distlaunch_trainer.report.report import Report
@@ -27,7 +25,6 @@ class Caller:
     cluster: Cluster
     report: Report
     call: str  # fit() (train.py, line 30)
-    gathers_rows: bool = False  # whether its results are the rows of all tasks, as of predict()
 
 
 def open_data(caller: Caller, *arrays: Any, **options: Any) -> UserBatches:
@@ -43,13 +40,7 @@ def open_data(caller: Caller, *arrays: Any, **options: Any) -> UserBatches:
     if isinstance(dataset, tf.distribute.DistributedDataset):
         return _of_each_replica(adapter, dataset, caller, steps)
     opening = Opening(caller.cluster, caller.report, what, "auto_shard_policy", steps)
-    data = open_batches(adapter, dataset, opening)
-    if caller.gathers_rows and data.form == "own":
-        raise DataError(
-            f"{what} differ between the tasks, and predict() returns the rows of all tasks: give "
-            f"all tasks the same data{suspects()}"
-        )
-    return data
+    return open_batches(adapter, dataset, opening)
 
 
 @dataclass(frozen=True)
@@ -77,10 +68,6 @@ def _of_each_replica(
 
     Epochs get the length of the longest part; tasks know only that of their own part.
     """
-    if caller.gathers_rows:
-        raise DataError(
-            "predict() cannot order the rows of a distributed data set: give it the tf.data.Dataset"
-        )
     what, exchange = f"the data of {caller.call}", caller.cluster.rendezvous.exchange
     counts = exchange("length", adapter.num_batches, f"to read {what}")
     longest = None if None in counts else max(counts)

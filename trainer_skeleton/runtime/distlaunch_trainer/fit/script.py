@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import astuple, replace
 from pathlib import Path
 from types import ModuleType
@@ -52,37 +52,16 @@ _sessions: list[Session] = []  # of this process, one at most
 
 
 def run_program(program: Program, settings: Settings) -> None:
-    """Run a program as one task of the cluster of ``TF_CONFIG``; see `fit_script`."""
+    """Run a program whose ``fit`` trains on all tasks of the cluster of ``TF_CONFIG``.
+
+    Every task calls this, at most once in a process, before TensorFlow has computed anything.
+    TrainerError is raised if the script fails; see also `distributed_fit`.
+    """
     # What the program sets after the strategy is made would be too late.
     if "set_memory_growth(" in program.source():
         settings = replace(settings, gpu_memory_growth=True)
     with _cluster_session(settings, _library()), explain.script_errors(remedies.remedy):
         program.run()
-
-
-def fit_script(script: str, args: Sequence[str] = (), **options: Any) -> None:
-    """Run a script whose ``fit`` trains on all tasks of the cluster of ``TF_CONFIG``.
-
-    Every task calls this, at most once in a process, before TensorFlow has computed anything.
-
-    Parameters
-    ----------
-    script
-        The path of a Python file.
-    args
-        Its arguments.
-    **options
-        See `distributed_fit`.
-
-    Raises
-    ------
-    TrainingStopped
-        If a task received SIGTERM during ``fit``; the chief has saved.
-    TrainerError
-        If the cluster cannot be formed, a checkpoint cannot be read or written, or the script
-        fails.
-    """
-    run_program(Program(script, None, tuple(args)), _settings(options))
 
 
 @contextlib.contextmanager
@@ -130,8 +109,7 @@ def _settings(options: Mapping[str, Any]) -> Settings:
     """Return the settings of a call's options; those of the training loop are no options here."""
     if unknown := sorted(options.keys() - {*SCRIPT_OPTIONS}):
         raise TypeError(
-            f"no option {', '.join(unknown)}: fit_script() and distributed_fit() take "
-            f"{', '.join(SCRIPT_OPTIONS)}"
+            f"no option {', '.join(unknown)}: distributed_fit() takes {', '.join(SCRIPT_OPTIONS)}"
         )
     return Settings(**options)
 
@@ -141,8 +119,8 @@ def _cluster_session(settings: Settings, library: ModuleType) -> Iterator[None]:
     """Form the cluster, have ``fit`` in here train on it, and write what it has trained."""
     if _sessions:
         raise TrainerError(
-            "fit_script() and distributed_fit() change Keras for the rest of a process, and this "
-            "one has called one of them: call it in a new process"
+            "distributed_fit() changes Keras for the rest of a process, and this one has called "
+            "it: call it in a new process"
         )
     role = role_from(os.environ)
     folders = _absolute(folders_from(settings.job_dir, os.environ))

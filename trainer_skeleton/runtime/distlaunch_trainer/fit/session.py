@@ -1,4 +1,4 @@
-"""The calls of ``fit``, ``evaluate`` and ``predict`` of a script, on all replicas."""
+"""The calls of a script: ``fit`` and ``evaluate`` on all replicas, ``predict`` on the first one."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.input.data_setup import TrainingData
 from distlaunch_trainer.input.run_options import resume_on_data
 from distlaunch_trainer.input.user_data.user_batches import UserBatches, compared
-from distlaunch_trainer.keras_compat import fit_calls, keras_random
+from distlaunch_trainer.keras_compat import fit_calls
 from distlaunch_trainer.loop.callbacks import Callbacks
 from distlaunch_trainer.loop.loop import Loop
 from distlaunch_trainer.loop.loop_options import LoopOptions, StepTools, TaskServices
-from distlaunch_trainer.loop.measurements import Measurements
 from distlaunch_trainer.model.initial_weights import check_weights
 from distlaunch_trainer.options import Settings
 from distlaunch_trainer.report.report import Report
@@ -37,7 +36,6 @@ from .chief_files import file_of_chief
 from .evaluation import evaluate_together, evaluation_data, flatten_callbacks
 from .interception import intercepted, set_verbosity
 from .open_data import Caller, open_data
-from .prediction import predict_alone, predict_together
 from .script_models import ScriptModels
 
 _AFTER_FIT = "outside of fit(): what fit() has done is saved"
@@ -160,8 +158,8 @@ class Session:
         )
         return training, validation
 
-    def _caller(self, model: keras.Model, *, gathers_rows: bool = False) -> Caller:
-        return Caller(self.models.cluster_of(model), self.report, self.call, gathers_rows)
+    def _caller(self, model: keras.Model) -> Caller:
+        return Caller(self.models.cluster_of(model), self.report, self.call)
 
     def _make_loop(
         self,
@@ -205,13 +203,12 @@ class Session:
             step_timeout=timeout,
             prints_epochs=False,
         )
-        measurements = Measurements(cluster)
         loop = Loop(
             model,
             TaskServices(cluster, checkpoints, self.report, self.stop),
             TrainingData(training, validation, run_options, None),
             options=options,
-            tools=StepTools(self.models.functions_of(model), callbacks, measurements),
+            tools=StepTools(self.models.functions_of(model), callbacks),
             progress=progress,
         )
         if start is not None:
@@ -268,16 +265,7 @@ class Session:
         set_verbosity(values, is_chief=self.cluster.role.is_chief)
         if self.cluster.role.num_workers == 1:
             return function(*arguments.args, **arguments.kwargs)
-        check_same_strategy(values["self"], self.cluster.strategy, "predict()")
-        options = {"batch_size": values["batch_size"], "steps_per_epoch": values["steps"]}
-        # In place of a generator, whose first batches it has read.
-        values["x"] = adapter = fit_calls.data_adapter(values["x"], **options)
-        if adapter.num_batches == 1 or keras_random.is_same():  # all draw for each batch
-            return predict_alone(function, arguments)
-        self._meet("predict()")
-        data = open_data(self._caller(values["self"], gathers_rows=True), adapter, **options)
-        with compared(data):
-            return predict_together(function, arguments, data, self.cluster)
+        return predict_alone(function, arguments)
 
     def _shuffled_arrays(self) -> AbstractContextManager[None]:
         """Shuffle arrays in another order in each epoch, the same on all tasks.
@@ -308,3 +296,9 @@ class Session:
     def _meet(self, action: str) -> None:
         """Wait until all tasks make this call."""
         self.call = self.rendezvous.meet(action)
+
+
+def predict_alone(function: Callable[..., Any], arguments: inspect.BoundArguments) -> Any:
+    """Return what a function of Keras predicts on this task's first replica."""
+    with fit_calls.on_one_replica(arguments.arguments["self"]):
+        return function(*arguments.args, **arguments.kwargs)

@@ -189,9 +189,10 @@ def _planned(setup: _Setup, source: Examples, options: RunOptions) -> tuple[Data
             index_bytes=items.index_bytes,
             data_bytes=items.data_bytes,
         )
-    pipeline = Pipeline(items, plan, seed=options.seed, shuffle_buffer=options.shuffle)
+    order = {"seed": options.seed, "shuffle_buffer": options.shuffle}
+    pipeline = Pipeline(items, plan, static_rows=_static_rows(setup, plan), **order)
     facts = {**items.facts, "options": list(items.input_options)}
-    return _with_static_rows(setup, Data(pipeline, plan, facts)), audit
+    return Data(pipeline, plan, facts), audit
 
 
 def _batch_plan(setup: _Setup, items: ExampleSource, batch: int, shards: int) -> BatchPlan:
@@ -204,12 +205,6 @@ def _batch_plan(setup: _Setup, items: ExampleSource, batch: int, shards: int) ->
             f"{items.examples:,} examples are left out of each epoch"
         )
     return BatchPlan(examples, batch, setup.cluster.replicas, shards)
-
-
-def _with_static_rows(setup: _Setup, data: Data) -> Data:
-    """Let the batches for a TPU have their number of rows in their shapes."""
-    data.pipeline.static_rows = _static_rows(setup, data.plan)
-    return data
 
 
 def _static_rows(setup: _Setup, plan: Any) -> int | None:
@@ -293,8 +288,8 @@ def _unshuffled(
             return _user_batches(setup, source, replace(options, steps_per_epoch=0))
         items = _open(setup, source)
         plan = _batch_plan(setup, items, options.global_batch, options.shards)
-        data = Data(Pipeline(items, plan), plan, items.facts)
-        return _with_static_rows(setup, data)
+        pipeline = Pipeline(items, plan, static_rows=_static_rows(setup, plan))
+        return Data(pipeline, plan, items.facts)
     except PlanError as problem:
         raise PlanError(f"{name} data: {problem}") from problem
 

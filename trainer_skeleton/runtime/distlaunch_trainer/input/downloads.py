@@ -75,25 +75,11 @@ def share_downloads() -> None:
     for module in [*sys.modules.values()]:  # keras.datasets and keras.applications import it too
         if getattr(module, "get_file", None) is original:
             module.get_file = get_file  # type: ignore[attr-defined]
-    zipfile.ZipFile.extractall = _unpacked_once(  # type: ignore[method-assign]
-        zipfile.ZipFile.extractall,
-        lambda archive: [
-            (member.filename, member.file_size)
-            for member in archive.infolist()
-            if not member.is_dir()
-        ],
-    )
-    tarfile.TarFile.extractall = _unpacked_once(  # type: ignore[method-assign]
-        tarfile.TarFile.extractall,
-        lambda archive: [
-            (member.name, member.size) for member in archive.getmembers() if member.isfile()
-        ],
-    )
+    for kind in (zipfile.ZipFile, tarfile.TarFile):
+        kind.extractall = _unpacked_once(kind.extractall)  # type: ignore[attr-defined]
 
 
-def _unpacked_once(
-    extract: Callable[..., None], files_in: Callable[[Any], list[tuple[str, int]]]
-) -> Callable[..., None]:
+def _unpacked_once(extract: Callable[..., None]) -> Callable[..., None]:
     """Return ``extractall()`` that leaves files as they are if all are there with their sizes."""
 
     @functools.wraps(extract)
@@ -102,12 +88,19 @@ def _unpacked_once(
     ) -> None:
         with _machine_lock("files-unpacked"):
             if members is None:
-                files = [(Path(path or ".", name), size) for name, size in files_in(archive)]
+                files = [(Path(path or ".", name), size) for name, size in _files_in(archive)]
                 if files and all(f.is_file() and f.stat().st_size == size for f, size in files):
                     return
             extract(archive, path or ".", members, *args, **options)
 
     return extractall
+
+
+def _files_in(archive: zipfile.ZipFile | tarfile.TarFile) -> list[tuple[str, int]]:
+    """Return the names and sizes of the files of an archive."""
+    if isinstance(archive, zipfile.ZipFile):
+        return [(each.filename, each.file_size) for each in archive.infolist() if not each.is_dir()]
+    return [(each.name, each.size) for each in archive.getmembers() if each.isfile()]
 
 
 @contextlib.contextmanager

@@ -97,13 +97,13 @@ class _FirstReplica:
 
 
 @contextmanager
-def on_one_replica(model: keras.Model) -> Iterator[keras.Model]:
+def on_one_replica(model: keras.Model) -> Iterator[None]:
     """Have a model predict on this task's first replica in here, without other tasks."""
     theirs = model._distribute_strategy  # noqa: SLF001
     # By itself predict() gathers the results of all tasks, and here one predicts alone.
     model._distribute_strategy = _FirstReplica(model.distribute_strategy)  # noqa: SLF001
     try:
-        yield model
+        yield
     finally:
         model._distribute_strategy = theirs  # noqa: SLF001
 

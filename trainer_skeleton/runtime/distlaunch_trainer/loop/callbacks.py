@@ -188,21 +188,6 @@ def logs_of(record: dict[str, Any]) -> dict[str, Any]:
     return {name: np.array(value) if isinstance(value, list) else value for name, value in logs}
 
 
-def templates(states: list[Any]) -> list[np.ndarray]:
-    """Return arrays of the shapes and types of those that belong to ``states``."""
-    arrays: dict[int, np.ndarray] = {}
-
-    def look(value: Any) -> None:
-        if isinstance(value, dict) and "array" in value:
-            arrays[value["array"]] = np.zeros(value["shape"], value["type"])
-        elif isinstance(value, (dict, list)):
-            for part in value.values() if isinstance(value, dict) else value:
-                look(part)
-
-    look(states)
-    return [arrays[number] for number in sorted(arrays)]
-
-
 def _get_state(callback: kc.Callback) -> Any:
     if _returns_state(callback):
         return from_user(f"get_state() of {type(callback).__name__}", callback.get_state)
@@ -252,8 +237,7 @@ def _encode(value: Any, arrays: list[np.ndarray]) -> Any:
         array = keras.ops.convert_to_numpy(value)
         if array.dtype != object:
             arrays.append(array)
-            here = len(arrays) - 1
-            return {"array": here, "shape": list(array.shape), "type": array.dtype.name}
+            return {"array": len(arrays) - 1}
     raise TypeError(f"a {type(value).__name__}")
 
 

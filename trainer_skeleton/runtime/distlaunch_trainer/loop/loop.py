@@ -22,6 +22,7 @@ from distlaunch_trainer.training_state import Progress
 
 from .evaluator import Evaluator
 from .loop_options import LoopOptions, StepTools, TaskServices
+from .measurements import Measurements
 from .run_state import RunState
 from .step_runner import AgreedHooks, Runner, StepRunner
 from .stopping import vote_to_stop
@@ -59,6 +60,7 @@ class Loop:
         self._runner: Runner = StepRunner(
             model, services, options, tools, state=self._state, watchdog=self._watchdog
         )
+        self._measurements = Measurements(services.cluster)
         self._evaluator: Evaluator | None = None
         self._reader: Reader
 
@@ -125,7 +127,7 @@ class Loop:
     @property
     def timing(self) -> dict[str, Any] | None:
         """Where the time of steps went, see `Measurements`."""
-        return self._tools.measurements.timing
+        return self._measurements.timing
 
     def _agree_on_hooks(self) -> None:
         own = self._tools.callbacks
@@ -167,12 +169,12 @@ class Loop:
             logs |= {f"val_{name}": value for name, value in self._validate().items()}
         rates = rates_of_last_step(self._model)  # callbacks may set that of the next epoch
         self._tools.callbacks.on_epoch_end(number, logs)
-        # A task whose callback waits for others, e.g. in predict(), is named.
+        # A task whose callback waits for others, e.g. in evaluate(), is named.
         self._cluster.rendezvous.meet(f"the end of epoch {number + 1} of fit()")
         must_stop = self._agree_to_stop()
-        measured = self._tools.measurements.end_epoch(self.functions.timer)
+        timing = self._measurements.end_epoch(self.functions.timer)
         self._state.update(position=self._reader.position)
-        self._state.end_epoch(self._options, logs, rates, **measured)
+        self._state.end_epoch(self._options, logs, rates, timing)
         self._watchdog.end_epoch()
         self._state.save(self.functions.metric_sums())
         if must_stop and not self.is_done:

@@ -13,7 +13,6 @@ from distlaunch_trainer.step.step_functions import StepFunctions
 from distlaunch_trainer.task.stop_signal import StopSignal
 
 from .callbacks import Callbacks
-from .measurements import Measurements
 
 
 @dataclass(frozen=True)
@@ -52,5 +51,4 @@ class StepTools:
 
     functions: StepFunctions
     callbacks: Callbacks
-    measurements: Measurements
     audit: Audit | None = None  # if the data has the numbers of its examples

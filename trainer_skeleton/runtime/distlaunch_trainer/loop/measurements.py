@@ -23,13 +23,13 @@ class Measurements:
         # Steps and `table_of_steps` of the epochs in this process.
         self._epochs: list[tuple[int, np.ndarray]] = []
 
-    def end_epoch(self, timer: StepTimer | None) -> dict[str, Any]:
+    def end_epoch(self, timer: StepTimer | None) -> dict[str, Any] | None:
         """Return an epoch's ``timing``: the means over all tasks; None without steps."""
         seconds = self._cluster.all_gather(timer.take()) if timer else np.empty(0)
         if not seconds.size:
-            return {"timing": None}
+            return None
         self._epochs.append((seconds.shape[2], table_of_steps(seconds)))
-        return {"timing": mean_timing(*self._epochs[-1])}
+        return mean_timing(*self._epochs[-1])
 
     @property
     def timing(self) -> dict[str, Any] | None:

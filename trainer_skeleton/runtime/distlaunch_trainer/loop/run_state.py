@@ -5,10 +5,10 @@ That is its variables, metrics, random numbers and callbacks.
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import count, takewhile
 from typing import Any, NoReturn
 
 import keras
@@ -19,14 +19,14 @@ from distlaunch_trainer.errors import IdleStopped, TrainingStopped
 from distlaunch_trainer.keras_compat import keras_random
 from distlaunch_trainer.model.learning_rate import constant_rates, restore_constant_rates
 from distlaunch_trainer.model.model_state import ModelState
-from distlaunch_trainer.model.other_variables import PREFIX, OtherVariables
+from distlaunch_trainer.model.other_variables import PREFIX, OtherVariables, saved_others
 from distlaunch_trainer.model.variable_names import stable_names, unique_names
 from distlaunch_trainer.report.report import epoch_record
 from distlaunch_trainer.saving.checkpoints import Checkpoint
 from distlaunch_trainer.step.step_functions import StepFunctions
 from distlaunch_trainer.training_state import Progress, RunOptions, TrainingState
 
-from .callbacks import Callbacks, templates
+from .callbacks import Callbacks
 from .loop_options import LoopOptions, TaskServices
 from .replica_comparison import ReplicaComparison
 
@@ -80,7 +80,11 @@ class RunState:
         self.update(epoch_seconds=time.perf_counter() - self._clock)
 
     def end_epoch(
-        self, options: LoopOptions, logs: dict[str, Any], rates: dict[str, float], **measured: Any
+        self,
+        options: LoopOptions,
+        logs: dict[str, Any],
+        rates: dict[str, float],
+        timing: dict[str, Any] | None,
     ) -> None:
         """Add the record of an epoch that is done, and report it.
 
@@ -94,7 +98,7 @@ class RunState:
             examples=progress.epoch_examples,
             seconds=progress.epoch_seconds,
             rates=rates,
-            **measured,
+            timing=timing,
         )
         self.end("on_epoch_begin")
         history = [*progress.history, record]
@@ -153,45 +157,23 @@ class RunState:
         """Restore a checkpoint on every task; it is None on other tasks than the chief."""
         if checkpoint is not None:
             self._model_state.check_same(checkpoint.model)
-        state, metrics = self._model_state.variables, self._metrics_by_name
-        known = {**state, **metrics, **_generators()}
-        expected = {name: np.zeros(v.shape, v.dtype) for name, v in known.items()}
-        arrays = templates(self.progress.callbacks)
-        expected |= {_callback_name(number): array for number, array in enumerate(arrays)}
-        others = self._agree_on_others(checkpoint)
-        expected |= others
-        values = {
-            name: value
-            for name, value in (checkpoint.values if checkpoint is not None else {}).items()
-            if name in expected and _is_like(expected[name], value)
-        }
-        has_metrics = values.keys() >= metrics.keys()
-        has_generators = values.keys() >= _generators().keys()
-        if checkpoint is not None and not has_metrics:
-            self._services.report.warn("the metrics have changed: this epoch's start from scratch")
-        flags = np.array([has_metrics, has_generators])
-        agreed = self._services.cluster.broadcast_all(
-            [flags, *(values.get(name, array) for name, array in expected.items())]
-        )
-        values = dict(zip(expected, agreed[1:], strict=True))
-        self._model_state.assign([values[name] for name in state])
-        saved = {name.removeprefix(PREFIX): values[name] for name in others}
-        self._saved_others, self._unassigned = set(saved), self._others.assign(saved)
-        has_metrics, has_generators = agreed[0]
-        for name, variable in _generators().items() if has_generators else ():
-            variable.assign(values[name])
-        if has_metrics:
+        own = checkpoint.values if checkpoint is not None else {}
+        values = self._services.cluster.broadcast_named(own)
+        self._model_state.assign([values[name] for name in self._model_state.variables])
+        others = saved_others(values)
+        self._saved_others, self._unassigned = set(others), self._others.assign(others)
+        generators, metrics = _generators(), self._metrics_by_name
+        if _has_all(values, generators):
+            for name, variable in generators.items():
+                variable.assign(values[name])
+        if _has_all(values, metrics):
             self._functions.restore_metrics(
                 [tf.convert_to_tensor(values[name]) for name in metrics]
             )
-        self._arrays = [values[_callback_name(number)] for number in range(len(arrays))]
-
-    def _agree_on_others(self, checkpoint: Checkpoint | None) -> dict[str, np.ndarray]:
-        """Return arrays of the shapes and types of the checkpoint's other variables."""
-        values = checkpoint.values.items() if checkpoint is not None else ()
-        own = [(n, v.shape, v.dtype.name) for n, v in values if n.startswith(PREFIX)]
-        agreed = json.loads(self._services.cluster.broadcast_bytes(json.dumps(own).encode()))
-        return {name: np.zeros(shape, dtype) for name, shape, dtype in agreed}
+        else:
+            self._services.report.warn("the metrics have changed: this epoch's start from scratch")
+        names = takewhile(values.__contains__, map(_callback_name, count()))
+        self._arrays = [values[name] for name in names]
 
     def begin_training(self, first_epoch: int) -> None:
         """Have the callbacks begin the training, or resume it.
@@ -267,5 +249,7 @@ def _callback_name(number: int) -> str:
     return f"callbacks/{number}"
 
 
-def _is_like(expected: np.ndarray, value: np.ndarray) -> bool:
-    return (value.shape, value.dtype) == (expected.shape, expected.dtype)
+def _has_all(values: Mapping[str, np.ndarray], variables: Mapping[str, keras.Variable]) -> bool:
+    """Return whether there is a value of the same shape and type for each of some variables."""
+    kinds = {name: (value.shape, value.dtype.name) for name, value in values.items()}
+    return all(kinds.get(name) == (tuple(v.shape), v.dtype) for name, v in variables.items())

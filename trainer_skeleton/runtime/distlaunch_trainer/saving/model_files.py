@@ -2,70 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import keras
 import tensorflow as tf
 
-from distlaunch_trainer import keras_compat
 from distlaunch_trainer.errors import ModelError, StorageError, summarize
 from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.task import messages
 from distlaunch_trainer.task.storage import names_in, publish, scratch_folder
 
-from .model_loading import file_problem, import_note, loading_problem
+from .model_loading import file_problem, import_note, saving_problem
 
 _WEIGHTS, _KERAS, _SAVED_MODEL = "model.weights.h5", "model.keras", "saved_model.pb"
 _FILES = (_WEIGHTS, _KERAS, _SAVED_MODEL)
-
-
-def serialization_problem(model: keras.Model) -> str | None:
-    """Return why ``model.keras`` cannot be written or loaded and how to fix it, or None.
-
-    It serializes the model as Keras does before it writes any weight, and makes its layers of that,
-    so it can be called before the training.
-    """
-    error = _serialization_error(lambda: model)
-    if error is None:
-        return loading_problem(model)
-    layers = keras_compat.all_layers(model)
-    failing = {id(layer) for layer in layers if _serialization_error(layer.get_config)}
-    # A layer that fails only because of a layer inside it is not at fault.
-    at_fault = {
-        type(layer)
-        for layer in layers
-        if id(layer) in failing
-        and not failing & {id(each) for each in keras_compat.all_layers(layer, include_self=False)}
-    }
-    return f"Keras cannot serialize {_fix(at_fault, error)}"
-
-
-def _serialization_error(get_object: Callable[[], object]) -> Exception | None:
-    """Return what Keras raises if it serializes an object, or None."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Keras gives them again as it saves the model
-        try:
-            json.dumps(keras.saving.serialize_keras_object(get_object()))
-        except Exception as error:  # noqa: BLE001 - get_config() is the user's
-            return error
-    return None
-
-
-def _fix(at_fault: set[type], error: Exception) -> str:
-    """Return what cannot be serialized and how to fix it."""
-    users = {each for each in at_fault if each.__module__.partition(".")[0] != "keras"}
-    names = ", ".join(sorted(each.__name__ for each in users or at_fault))
-    if users:
-        classes, them = ("classes", "them") if len(users) > 1 else ("class", "it")
-        fix = f"add get_config() and @keras.saving.register_keras_serializable() to {them}"
-        return f"the {classes} {names}: {fix}"
-    if at_fault:
-        return f"the arguments of {names}: write a layer class with get_config() in its place"
-    return f"the arguments of compile(): {type(error).__name__}: {summarize(error)}"
 
 
 def files_in(folder: str) -> list[str]:
@@ -112,7 +64,7 @@ def _save(model: keras.Model, folder: str, problems: list[str]) -> str | None:
                     f"cannot write the model to {folder}: {summarize(error)}"
                 ) from error
             except Exception as error:  # noqa: BLE001 - get_config() is the user's
-                reason = (name == _KERAS and serialization_problem(model)) or summarize(error)
+                reason = (name == _KERAS and saving_problem(model)) or summarize(error)
                 problems.append(f"{name} was not written: {reason}")
             else:
                 if name == _KERAS and (problem := file_problem(scratch / name, model)):

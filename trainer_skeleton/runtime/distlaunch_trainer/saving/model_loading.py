@@ -1,10 +1,11 @@
-"""Whether Keras can load what it saves, in a process that has the user's classes only."""
+"""Whether Keras can write a model and load it, in a process that has the user's classes only."""
 
 from __future__ import annotations
 
 import json
 import random
 import tempfile
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -20,15 +21,21 @@ from distlaunch_trainer.errors import summarize
 _Value = TypeVar("_Value")
 
 
-def loading_problem(model: keras.Model) -> str | None:
-    """Return which layer of ``model.keras`` cannot be loaded and how to fix it, or None.
+def saving_problem(model: keras.Model) -> str | None:
+    """Return what of ``model.keras`` Keras cannot write or load and how to fix it, or None.
 
-    Layers are made of their configurations, and not built: it costs no memory.
+    Layers are made of their configurations, and not built: it costs no memory, and can be called
+    before the training.
     """
-    layers = [each for each in keras_compat.all_layers(model) if not _is_container(each)]
-    for layer in reversed(layers):  # inner layers first
-        if problem := _apart(lambda layer=layer: _layer_problem(layer)):
-            return f"the layer {layer.name} ({type(layer).__name__}): {problem}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Keras gives them again as it saves the model
+        try:
+            json.dumps(keras.saving.serialize_keras_object(model.get_compile_config()))
+        except Exception as error:  # noqa: BLE001 - get_config() is the user's
+            return f"the arguments of compile(): {type(error).__name__}: {summarize(error)}"
+        for layer in reversed(keras_compat.all_layers(model)):  # inner layers first
+            if problem := _apart(lambda layer=layer: _layer_problem(layer)):
+                return f"the layer {layer.name} ({type(layer).__name__}): {problem}"
     return None
 
 
@@ -43,7 +50,7 @@ def file_problem(path: Path, model: keras.Model) -> str | None:
             return summarize(error)
         return None
 
-    return loading_problem(model) or _apart(load)
+    return saving_problem(model) or _apart(load)
 
 
 def import_note(model: keras.Model) -> str | None:
@@ -60,9 +67,11 @@ def import_note(model: keras.Model) -> str | None:
 
 
 def _layer_problem(layer: keras.Layer) -> str | None:
-    """Return why a layer cannot be made of its configuration and assets, or None."""
+    """Return why a layer has no configuration, or cannot be made of it and its assets, or None."""
     try:
         config = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
+        if isinstance(layer, keras.Model) and _is_of_keras(type(layer)):
+            return None  # it is made of its layers
         restored = keras.saving.deserialize_keras_object(
             _without_builds(config), custom_objects=_classes(layer)
         )
@@ -120,10 +129,6 @@ def _classes(layer: keras.Layer) -> dict[str, type]:
     """Return the user's classes of a layer and those inside it, by name."""
     kinds = map(type, keras_compat.all_layers(layer))
     return {kind.__name__: kind for kind in kinds if not _is_of_keras(kind)}
-
-
-def _is_container(layer: keras.Layer) -> bool:
-    return isinstance(layer, keras.Model) and _is_of_keras(type(layer))
 
 
 def _is_of_keras(kind: type) -> bool:

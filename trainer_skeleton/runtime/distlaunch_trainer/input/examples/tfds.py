@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -120,17 +119,11 @@ class Tfds(Examples):
         tfds.disable_progress_bar()
         try:
             builder.download_and_prepare(file_format=_FILE_FORMAT)
-        except ModuleNotFoundError as error:
-            package = (error.name or "").partition(".")[0]
-            return (
-                f"{self.name} cannot be prepared: {summarize(error)}; run "
-                f"'{sys.executable} -m pip install {package}', and add it to requirements.txt"
-            )
         except Exception as error:  # noqa: BLE001 - of any network, disk, archive or package
             return (
                 f"{self.name} is not in {builder.data_path} and cannot be prepared: "
-                f"{summarize(error)}; on a machine where it can, "
-                f"{_prepare_command(self.name, self.data_dir)}"
+                f"{summarize(error)}; install a package that is missing, or on a machine where it "
+                f"can be prepared, {_prepare_command(self.name, self.data_dir)}"
             )
         return None
 

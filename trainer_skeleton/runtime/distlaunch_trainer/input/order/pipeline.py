@@ -42,8 +42,6 @@ class Pipeline:
     batch holds one row and ``rows`` is 0. For an audit the numbers of the examples come last.
     """
 
-    static_rows: int | None = None  # of each replica and step, if they must be known in advance
-
     def __init__(
         self,
         source: ExampleSource,
@@ -52,7 +50,9 @@ class Pipeline:
         seed: int = 0,
         # Examples to shuffle among at least, over all shards; 0 keeps the order of the data.
         shuffle_buffer: int = 0,
+        static_rows: int | None = None,  # of each replica and step, if they must be known
     ) -> None:
+        self._static_rows = static_rows
         self._source = source
         self._plan = plan
         self._shuffle_buffer = shuffle_buffer
@@ -82,7 +82,7 @@ class Pipeline:
         if last_step is not None:
             stream = stream.take((last_step - first_step) * len(replicas))
         # No more is ever requested, and TensorFlow need not check whether there is more.
-        endless = with_static_rows(stream, self.static_rows).apply(
+        endless = with_static_rows(stream, self._static_rows).apply(
             tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
         )
         return endless.prefetch(tf.data.AUTOTUNE)

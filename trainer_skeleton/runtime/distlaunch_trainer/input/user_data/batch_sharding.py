@@ -8,7 +8,6 @@ own, and a step is one of every task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,88 +16,86 @@ import tensorflow as tf
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.input.batch_rows import count_rows, take_rows
 from distlaunch_trainer.input.batches import on_devices, with_static_rows
+from distlaunch_trainer.keras_compat.keras_random import is_same
 
-from .row_identity import with_checksums, with_numbers
+from .row_identity import checksums, with_numbers
 from .same_rows import RowComparison, chain_of
 from .user_dataset import with_one_order
-from .work_division import DatasetGraph, Divided, divide_work_of
+from .work_division import DatasetGraph, Divided, divide_work
 
 Dataset = tf.data.Dataset
 
 _TIMES_READ = "_distlaunch_times_read"  # an attribute of shuffles
 
 
-def divided(
-    batches: Dataset,  # the same on every task
-    replicas: int,
-    replica_ids: range,  # of this task
-    comparison: RowComparison | None = None,  # of the first batch with those of other tasks
-    *,
-    reads_ahead: bool = True,
-) -> Dataset:
-    """Return the rows of batches that belong to the replicas of a task, for these in turn.
-
-    Elements are ``(data, rows, global_rows)``. A replica without rows has data of one row, which
-    does not count.
-    """
-    if replicas == 1:
-        return _counted(batches)
-
-    def part(replica: Any, position: tf.Tensor, data: Any) -> tuple[Any, ...]:
-        data = _without_optionals(data)
-        total = count_rows(data)
-        if comparison:
-            total = comparison.after(position, data, total)
-        return *every_nth(data, tf.cast(replica, tf.int64), total, replicas), total
-
-    return _for_replicas(batches.enumerate(), part, replica_ids, reads_ahead=reads_ahead)
-
-
-def _counted(batches: Dataset) -> Dataset:
-    """Return whole batches with their rows."""
+def counted(batches: Dataset, comparison: RowComparison | None = None) -> Dataset:
+    """Return batches as ``(data, rows, global_rows)``; the first may be compared with others'."""
     specs = tf.nest.flatten(batches.element_spec)
     shapes = [getattr(spec, "shape", tf.TensorShape(None)) for spec in specs]  # None has no shape
     sizes = [shape[0] if shape.rank else None for shape in shapes]
-    if None not in sizes:
+    if None not in sizes and comparison is None:
         # A call for each batch takes longer than all else of a pipeline in memory.
         rows = Dataset.from_tensors(tf.constant(sizes[0], tf.int64)).repeat()
         return Dataset.zip((batches, rows, rows))
 
     @tf.autograph.experimental.do_not_convert
-    def whole(_: tf.Tensor, data: Any) -> tuple[Any, ...]:
+    def count(position: tf.Tensor, data: Any) -> tuple[Any, ...]:
         data = _without_optionals(data)
         rows = count_rows(data)
+        if comparison:
+            rows = comparison.after(position, data, rows)
         return data, rows, rows
 
     # Counting the rows is too little work for a thread of its own.
-    return batches.enumerate().map(whole, synchronous=True)
+    return batches.enumerate().map(count, synchronous=True)
 
 
-def own_parts(batches: Dataset, local: int, idle: int = 0, *, reads_ahead: bool = True) -> Dataset:
+def divided(
+    batches: Dataset,
+    replicas: int,
+    replica_ids: range,  # of this task
+    *,
+    reads_ahead: bool = True,
+) -> Dataset:
+    """Return the rows of batches that belong to the replicas of a task, for these in turn.
+
+    Elements are ``(data, rows, global_rows)``, before and after. A replica without rows has data of
+    one row, which does not count. Without ``reads_ahead`` no element is read before it is needed.
+    """
+    if replicas == 1:
+        return batches
+
+    @tf.autograph.experimental.do_not_convert
+    def part(replica: Any, data: Any, rows: tf.Tensor, total: tf.Tensor) -> tuple[Any, ...]:
+        return *every_nth(data, tf.cast(replica, tf.int64), rows, replicas), total
+
+    @tf.autograph.experimental.do_not_convert
+    def one(*batch: Any) -> tuple[Any, ...]:
+        return part(replica_ids[0], *batch)
+
+    @tf.autograph.experimental.do_not_convert
+    def several(*batch: Any) -> Dataset:
+        numbers = Dataset.range(replica_ids.start, replica_ids.stop)
+        return numbers.map(lambda replica: part(replica, *batch))
+
+    calls = {"num_parallel_calls": tf.data.AUTOTUNE, "deterministic": True} if reads_ahead else {}
+    if len(replica_ids) == 1:
+        return batches.map(one, **calls or {"synchronous": True})
+    if not reads_ahead:
+        return batches.flat_map(several)
+    return batches.interleave(several, block_length=len(replica_ids), **calls)
+
+
+def _own_parts(parts: Dataset, local: int, idle: int) -> Dataset:
     """Return ``(data, rows)`` of a task's batches for each of its ``local`` replicas in turn.
 
     ``idle`` batches without rows are added: their data have one row, which does not count.
     """
-    parts = divided(batches, local, range(local), reads_ahead=reads_ahead)
     parts = parts.map(lambda data, rows, _: (data, rows), synchronous=True)
     if not idle:
         return parts
     empty = parts.take(local).map(lambda data, rows: (data, tf.zeros_like(rows)))
     return parts.concatenate(empty.repeat(idle))
-
-
-def divided_locally(parts: Dataset, local: int) -> Dataset:
-    """Return the rows of each of a task's ``local`` replicas in turn, of the task's rows.
-
-    Elements are ``(data, rows, global_rows)``, before and after.
-    """
-    if local == 1:
-        return parts
-
-    def part(replica: Any, data: Any, rows: tf.Tensor, total: tf.Tensor) -> tuple[Any, ...]:
-        return *every_nth(data, replica, rows, local), total
-
-    return _for_replicas(parts, part, range(local), reads_ahead=True)
 
 
 def with_end(parts: Dataset) -> Dataset:
@@ -129,31 +126,6 @@ def _row_of_zeros(spec: Any) -> Any:
         values = tf.zeros([0, *shape[spec.ragged_rank + 1 :]], spec.dtype)
         return tf.RaggedTensor.from_nested_row_splits(values, splits)
     return tf.zeros(shape, spec.dtype)
-
-
-def _for_replicas(
-    elements: Dataset, part: Callable[..., Any], replicas: range, *, reads_ahead: bool
-) -> Dataset:
-    """Return the parts of each element for replicas in turn, of several elements at once.
-
-    Without ``reads_ahead`` no element is read before it is needed.
-    """
-
-    @tf.autograph.experimental.do_not_convert
-    def several(*element: Any) -> Dataset:
-        numbers = Dataset.range(replicas.start, replicas.stop)
-        return numbers.map(lambda replica: part(replica, *element))
-
-    @tf.autograph.experimental.do_not_convert
-    def one(*element: Any) -> Any:
-        return part(replicas[0], *element)
-
-    calls = {"num_parallel_calls": tf.data.AUTOTUNE, "deterministic": True} if reads_ahead else {}
-    if len(replicas) == 1:
-        return elements.map(one, **calls or {"synchronous": True})
-    if not reads_ahead:
-        return elements.flat_map(several)
-    return elements.interleave(several, block_length=len(replicas), **calls)
 
 
 def every_nth(data: Any, first: tf.Tensor, end: tf.Tensor, step: int) -> tuple[Any, tf.Tensor]:
@@ -195,10 +167,17 @@ class TaskParts:
     def __post_init__(self) -> None:
         chain = chain_of(self.dataset) if self.renews and self.cluster.role.num_workers > 1 else ()
         self._shuffles = [each for each in chain if type(each).__name__ == "_ShuffleDataset"]
-        self.division = self._divide(None)
+        self.division = self._divide()
+        self._prefetched: int | None = tf.data.AUTOTUNE
         if self.division:
-            self.comparison = None
-        self.batches = self._stream(self._one_pass(self.division, self.dataset))
+            self.comparison, self.reads_ahead = None, True
+        elif not self.reads_ahead:
+            self._prefetched = None
+            if type(self.dataset).__name__ == "_PrefetchDataset":  # it is last, as in one process
+                # As many on all tasks: what is read ahead of an epoch's end is skipped.
+                self._prefetched = max(1, int(self.dataset._buffer_size))  # noqa: SLF001
+                (self.dataset,) = self.dataset._inputs()  # noqa: SLF001
+        self.batches = self._stream(self.division, self.dataset)
 
     @property
     def spec(self) -> Any:
@@ -207,20 +186,21 @@ class TaskParts:
 
     def iterator(self, skip: int = 0) -> Any:
         """Return an iterator, after the first batches."""
-        parts = self.batches
+        parts, dataset, division = self.batches, self.dataset, self.division
         if self._shuffles:
             number = self._times_read()
-            division = self.division and self._divide(number)
-            dataset = self.dataset if division else _renewed(self.dataset, number)
-            parts = self._stream(self._one_pass(division, dataset), skip)
-        elif skip:
-            parts = self._stream(self._one_pass(self.division, self.dataset), skip)
+            division = division and self._divide(number)
+            dataset = dataset if division else _renewed(dataset, number)
+        if self._shuffles or skip:
+            parts = self._stream(division, dataset, skip)
         return iter(on_devices(parts, self.cluster))
 
-    def _divide(self, number: int | None) -> Divided | None:
-        if self.idle is not None or self.cluster.role.num_workers == 1:
+    def _divide(self, renewed: int | None = None) -> Divided | None:
+        local, role = self.cluster.local_replicas, self.cluster.role
+        # With the same draws, which rows a replica has would be another law.
+        if self.idle is not None or (is_same() and local > 1):
             return None
-        return divide_work_of(self.dataset, self.cluster, self.division_rows, number)
+        return divide_work(self.dataset, role.rank, role.num_workers, self.division_rows, renewed)
 
     def _times_read(self) -> int:
         """Return how many iterators have read these data, or others of the same shuffles."""
@@ -229,56 +209,39 @@ class TaskParts:
             setattr(each, _TIMES_READ, times + 1)
         return times
 
-    def _one_pass(self, division: Divided | None, dataset: Dataset) -> tuple[Dataset, int | None]:
-        """Return the parts of a pass, and how many of them are read ahead."""
-        cluster = self.cluster
-        buffer: int | None = tf.data.AUTOTUNE
-        if division:
-            return divided_locally(division.parts, cluster.local_replicas), buffer
-        if not self.reads_ahead:
-            buffer = None
-            if type(dataset).__name__ == "_PrefetchDataset":  # its own is last, as in one process
-                # As many on all tasks: what is read ahead of an epoch's end is skipped.
-                buffer = max(1, int(dataset._buffer_size))  # noqa: SLF001
-                (dataset,) = dataset._inputs()  # noqa: SLF001
-        dataset = with_one_order(dataset)
-        if self.idle is not None:
-            return own_parts(dataset, cluster.local_replicas, self.idle), buffer
-        parts = divided(
-            *(dataset, cluster.replicas, cluster.replica_ids, self.comparison),
-            reads_ahead=self.reads_ahead,
-        )
-        return parts, buffer
-
-    def _stream(self, one_pass: tuple[Dataset, int | None], skip: int = 0) -> Dataset:
+    def _stream(self, division: Divided | None, dataset: Dataset, skip: int = 0) -> Dataset:
         """Return what an iterator reads, after the first batches."""
-        parts, buffer = one_pass
+        cluster, local = self.cluster, self.cluster.local_replicas
+        first, step = 0, 1  # the rows of a batch that this task makes
+        replicas, replica_ids = cluster.replicas, cluster.replica_ids
+        if division:
+            batches, first, step = division.parts, cluster.role.rank, cluster.role.num_workers
+        else:
+            batches = counted(with_one_order(dataset), self.comparison)
+        if division or self.idle is not None:
+            replicas, replica_ids = local, range(local)
+        if self.identity == "number":
+            batches = with_numbers(batches, first, step)
+        parts = divided(batches, replicas, replica_ids, reads_ahead=self.reads_ahead)
+        if self.identity == "number":
+            parts = parts.map(lambda data, *sizes: (data[0], *sizes, data[1]))
+        if self.idle is not None:
+            parts = _own_parts(parts, local, self.idle)
         if self.identity == "checksum":
-            parts = with_checksums(parts)
-        elif self.identity == "number":
-            parts = with_numbers(parts, *self._places_of_rows())
-        rest = parts.skip(skip * self.cluster.local_replicas) if skip else parts
+            parts = parts.map(lambda data, *sizes: (data, *sizes, checksums(data)))
+        rest = parts.skip(skip * local) if skip else parts
         if self.repeats:
             rest = rest.concatenate(parts.repeat()) if skip else parts.repeat()
         rest = with_static_rows(rest, self.static_rows)
         if rest.cardinality() != tf.data.INFINITE_CARDINALITY:
             rest = with_end(rest)
         rest = with_one_order(rest)
-        return rest if buffer is None else rest.prefetch(buffer)
-
-    def _places_of_rows(self) -> tuple[Sequence[int], int]:
-        """Return which row of a batch each local replica has first, and from which to which."""
-        cluster = self.cluster
-        if not self.division:
-            return cluster.replica_ids, cluster.replicas
-        rank, tasks = cluster.role.rank, cluster.role.num_workers
-        return range(rank, rank + cluster.replicas, tasks), cluster.replicas
+        return rest if self._prefetched is None else rest.prefetch(self._prefetched)
 
 
 def _renewed(dataset: Dataset, number: int) -> Dataset:
     """Return a data set that may end early, with orders that do not depend on what was read."""
-    try:
-        graph = DatasetGraph(dataset)
-    except (tf.errors.OpError, ValueError):  # of what TensorFlow has no graph
-        return dataset
-    return graph.dataset(dataset.element_spec) if graph.renew_shuffles(number) else dataset
+    graph = DatasetGraph.of(dataset)
+    return (
+        graph.dataset(dataset.element_spec) if graph and graph.renew_shuffles(number) else dataset
+    )

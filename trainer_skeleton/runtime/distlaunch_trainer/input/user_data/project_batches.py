@@ -102,7 +102,6 @@ def open_project_batches(source: BatchSource, opening: Opening, policy: str) -> 
     if data.examples is None and data.num_batches and _static_sizes(source) == {batch}:
         data.examples = data.num_batches * batch
     data.source = {"kind": "dataset", "batch": batch}
-    SharedBatchPlan(batch, replicas, data.plan.steps)  # refuses an empty data set
     return data
 
 

@@ -7,7 +7,6 @@ read for that before. Rows that random operations change are numbered as they ar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -43,27 +42,20 @@ def _without_padding(tensor: Any) -> list[tf.Tensor]:
     return [places, tf.gather_nd(tensor, places)]
 
 
-def with_checksums(parts: Dataset) -> Dataset:
-    """Return a task's parts of batches with the checksums of their rows."""
-    return parts.map(lambda data, *sizes: (data, *sizes, checksums(data)))
+def with_numbers(batches: Dataset, first: int, step: int) -> Dataset:
+    """Return a task's rows of the batches of a pass, with their positions in it beside the data.
 
-
-def with_numbers(parts: Dataset, firsts: Sequence[int], step: int) -> Dataset:
-    """Return a task's parts of the batches of a pass with the positions of their rows in it.
-
-    The part of replica n has the rows ``firsts[n], firsts[n] + step, ...`` of a batch.
+    Elements are ``(data, rows, global_rows)``. Of a batch a task has the rows ``first, first + step
+    ...``.
     """
 
     @tf.autograph.experimental.do_not_convert
-    def number(state: Any, element: Any) -> tuple[Any, Any]:
-        (before, replica), (data, rows, total) = state, element
-        numbers = before + tf.gather(tf.constant([*firsts], tf.int64), replica)
-        numbers += step * tf.range(count_rows(data))
-        is_last = tf.equal(replica, len(firsts) - 1)
-        following = tf.where(is_last, before + total, before), tf.where(is_last, 0, replica + 1)
-        return following, (data, rows, total, numbers)
+    def number(before: tf.Tensor, element: Any) -> tuple[Any, Any]:
+        data, rows, total = element
+        numbers = before + first + step * tf.range(count_rows(data))
+        return before + total, ((data, numbers), rows, total)
 
-    return parts.scan((tf.constant(0, tf.int64), tf.constant(0)), number)
+    return batches.scan(tf.constant(0, tf.int64), number)
 
 
 class ChecksumIndex:

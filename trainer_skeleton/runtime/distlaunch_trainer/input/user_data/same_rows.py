@@ -25,9 +25,11 @@ import tensorflow as tf
 
 from distlaunch_trainer.cluster.rendezvous import Rendezvous
 from distlaunch_trainer.errors import DataError
-from distlaunch_trainer.input.batch_rows import tensors_in
+from distlaunch_trainer.input.batch_rows import count_rows, take_rows, tensors_in
 from distlaunch_trainer.keras_compat.keras_random import is_random, operations_in
 from distlaunch_trainer.task.explain import project_path
+
+from .row_identity import checksums
 
 _ROWS = 64  # of a batch that are compared
 # Of arrays that may have gigabytes: other data or another order differ in these, too.
@@ -89,9 +91,7 @@ def facts_of(dataset: tf.data.Dataset, *, is_of_keras: bool = False) -> DataFact
 
 def facts_of_arrays(tensors: Iterable[Any], rows: int) -> DataFacts:
     """Return what is known of arrays, whose length is a number of rows."""
-    digest = hashlib.sha256()
-    for tensor in tensors:
-        digest.update(_sample(tensor))
+    digest = hashlib.sha256(b"".join(map(_sample, tensors)))
     return DataFacts(rows, digest.hexdigest()[:15], is_python=False, is_random=False)
 
 
@@ -122,33 +122,29 @@ class RowComparison:
 
         If they differ, a ``tf.errors.OpError`` is raised; see `problem`.
         """
-        parts = data if isinstance(data, tuple) else (data,)
-        x, y = parts[:1], parts[1:2]
-        tensors = [tf.nest.flatten(tensors_in(part), expand_composites=True) for part in (x, y)]
+        x, y, *_ = *(data if isinstance(data, tuple) else (data,)), None
 
         def compare() -> tf.Tensor:
-            flat = [tensor for part in tensors for tensor in part]
-            inputs = len(tensors[0])
             return tf.numpy_function(
-                lambda *arrays: self._compare(arrays[:inputs], arrays[inputs:]), flat, tf.int64
+                self._compare, [_first_checksums(x), _first_checksums(y)], tf.int64
             )
 
         done = tf.cond(tf.equal(position, 0), compare, lambda: tf.constant(0, tf.int64))
         with tf.control_dependencies([done]):
             return tf.identity(value)
 
-    def _compare(self, x: Sequence[np.ndarray], y: Sequence[np.ndarray]) -> np.int64:
+    def _compare(self, x: np.ndarray, y: np.ndarray) -> np.int64:
         if not self._is_done:
             self._is_done = True
-            own = {"x": _row_hashes(x), "y": _row_hashes(y)}
-            all_tasks = self._rendezvous.exchange_once(
+            own = {"x": x.tolist(), "y": y.tolist()}
+            all_tasks = self._rendezvous.exchange(
                 self._name, own, f"to read the first batch of {self._what}"
             )
             for name, other in zip(self._rendezvous.peers, all_tasks, strict=True):
                 self._judge(own, other, name)
         return np.int64(0)
 
-    def _judge(self, own: dict[str, list[str]], other: dict[str, list[str]], name: str) -> None:
+    def _judge(self, own: dict[str, list[int]], other: dict[str, list[int]], name: str) -> None:
         x_differ, y_differ = own["x"] != other["x"], own["y"] != other["y"]
         if not x_differ and not y_differ:
             return
@@ -279,13 +275,11 @@ def _sample(tensor: Any) -> bytes:
     return _bytes_of(sample) + str(rows).encode()
 
 
-def _row_hashes(arrays: Sequence[np.ndarray]) -> list[str]:
-    """Return a hash for each of the first rows of a batch; several arrays are in one hash."""
-    rows = min((len(array) for array in arrays if array.ndim), default=0)
-    return [
-        hashlib.sha256(b"".join(_bytes_of(a[row]) for a in arrays if a.ndim)).hexdigest()[:12]
-        for row in range(min(rows, _ROWS))
-    ]
+def _first_checksums(part: Any) -> tf.Tensor:
+    """Return a checksum for each of the first rows of a part of a batch, which may be None."""
+    if not tensors_in(part):
+        return tf.zeros([0], tf.int64)
+    return checksums(take_rows(part, tf.range(tf.minimum(count_rows(part), _ROWS))))
 
 
 def _bytes_of(value: Any) -> bytes:
@@ -293,7 +287,7 @@ def _bytes_of(value: Any) -> bytes:
     return repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
 
 
-def _are_moved(own: Sequence[str], other: Sequence[str]) -> bool:
+def _are_moved(own: Sequence[int], other: Sequence[int]) -> bool:
     """Return whether two batches have equal rows at different positions."""
     if len(set(own)) < len(own):
         return False

@@ -26,7 +26,7 @@ from distlaunch_trainer.report.report import Report
 from distlaunch_trainer.task.explain import user_code
 from distlaunch_trainer.training_state import Progress, RunOptions
 
-from .batch_sharding import TaskParts, divided
+from .batch_sharding import TaskParts, counted
 from .pass_reader import PassReader
 from .row_identity import ChecksumIndex
 from .same_rows import DataFacts, RowComparison, check_equal, facts_of, gather_facts
@@ -56,7 +56,6 @@ class UserBatches:
     requested_steps: int | None = None  # of an epoch; None for those of a pass
     repeats: bool = False  # whether such an epoch goes on in the next pass
     comparison: RowComparison | None = None  # of the first batch with those of other tasks
-    can_be_shared: bool = False  # whether it can be read again, by parts
     counted_steps: int | None = None  # of the first pass, where it was read to count them
     has_constant_length: bool = False  # whether each pass certainly has as many batches
     identity: str = ""  # of rows, for an audit: checksum or number
@@ -136,7 +135,7 @@ class UserBatches:
     def of_one_replica(self) -> Dataset:
         """Return whole batches, with their rows, without end."""
         batches = self.dataset if self.is_endless else self.dataset.repeat()
-        return divided(batches, 1, range(1), reads_ahead=False)
+        return counted(batches)
 
     def find_bad_record(self, replicas: range, step: int = 0) -> str | None:  # noqa: ARG002
         """Return how the first batch differs between tasks."""
@@ -204,7 +203,8 @@ def open_batches(
         of_tasks = gather_facts(facts, cluster.rendezvous, what)
         if is_off is None:
             differ = len({(each.length, each.sources) for each in of_tasks}) > 1
-            is_off = differ and _policy(dataset) == tf.data.experimental.AutoShardPolicy.OFF
+            policy = dataset.options().experimental_distribute.auto_shard_policy
+            is_off = differ and policy == tf.data.experimental.AutoShardPolicy.OFF
         if is_off:
             return _open_own(data, opening, of_tasks)
         check_equal(of_tasks, cluster.role.peers, what)
@@ -226,7 +226,6 @@ def _open_shared(data: UserBatches, opening: Opening, facts: DataFacts) -> UserB
     if data.cluster.role.num_workers > 1:
         rendezvous, warn = data.cluster.rendezvous, opening.report.warn
         data.comparison = RowComparison(rendezvous, warn, facts, data.what)
-    data.can_be_shared = not facts.is_python and not opening.steps
     data.parts = TaskParts(
         dataset=data.dataset,
         cluster=data.cluster,
@@ -295,17 +294,12 @@ def _count_of_tasks(data: UserBatches, opening: Opening, of_tasks: list[DataFact
             report.log(f"reading {what} to count its batches")
             own = _counted(data.dataset)[0]
         counts = cluster.rendezvous.exchange("batches", own, f"to count {what}")
-    report.log(
-        f"{what}: each task has its own batches, as {policy} is off "
-        f"({_by_task(counts, cluster.role.peers)}); a step trains on one of every task"
-    )
-    shortest, longest = min(counts), max(counts)
-    if 0 < shortest < longest:
-        report.warn(
-            f"{what}: {cluster.role.peers[counts.index(shortest)]} is idle in "
-            f"{longest - shortest:,} of the {longest:,} steps of an epoch; {policy} data shards "
-            "rows evenly"
-        )
+    sizes = _by_task(counts, cluster.role.peers)
+    text = f"{what}: each task has its own batches, as {policy} is off ({sizes})"
+    if 0 < min(counts) < max(counts):
+        report.warn(f"{text}: those with fewer are idle at the end; {policy} data shards evenly")
+    else:
+        report.log(f"{text}; a step trains on one of every task")
     return counts
 
 
@@ -340,10 +334,6 @@ def _counted(batches: Dataset) -> tuple[int, int, int]:
         counted = batches.reduce((zero, zero, tf.int64.max), add)
     steps, rows, least = (int(number) for number in counted)
     return steps, rows, least
-
-
-def _policy(dataset: Dataset) -> Any:
-    return dataset.options().experimental_distribute.auto_shard_policy
 
 
 def _is_known(spec: Any) -> bool:

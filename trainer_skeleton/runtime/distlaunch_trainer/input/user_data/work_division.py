@@ -11,12 +11,12 @@ https://www.tensorflow.org/api_docs/python/tf/data/experimental/AutoShardPolicy
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.input.batch_rows import count_rows, map_tensors
 from distlaunch_trainer.keras_compat.keras_random import SEEDED_OPERATIONS, is_same, replica_seed
 
@@ -44,15 +44,6 @@ class Divided(NamedTuple):
     log_line: str  # with what is divided: batch, and operations before it
 
 
-def divide_work_of(
-    batches: Dataset, cluster: Cluster, rows: int | None = None, renewed: int | None = None
-) -> Divided | None:
-    """Return this task's rows of each batch; see `divide_work`."""
-    if is_same() and cluster.local_replicas > 1:  # which rows a replica has would be another law
-        return None
-    return divide_work(batches, cluster.role.rank, cluster.role.num_workers, rows, renewed)
-
-
 def divide_work(
     batches: Dataset,
     task: int,
@@ -76,12 +67,9 @@ def divide_work(
     is_endless = rows == tf.data.INFINITE_CARDINALITY
     if size % tasks or not (is_endless or rows >= tasks):
         return None
-    try:
-        graph = DatasetGraph(batches)
-    except (tf.errors.OpError, ValueError):  # of what TensorFlow has no graph
-        return None
-    chain = graph.divide(task, tasks, size // tasks)
-    if chain is None:
+    graph = DatasetGraph.of(batches)
+    chain = graph and graph.divide(task, tasks, size // tasks)
+    if graph is None or chain is None:
         return None
     if renewed is not None:
         graph.renew_shuffles(renewed)
@@ -94,16 +82,24 @@ def divide_work(
 
 
 class DatasetGraph:
-    """The graph of a data set; OpError or ValueError is raised if TensorFlow has none of it."""
+    """The graph of a data set."""
 
-    def __init__(self, dataset: Dataset) -> None:
-        text = tf.raw_ops.DatasetToGraphV2(
-            input_dataset=tf.data.experimental.to_variant(dataset),
-            external_state_policy=tf.data.experimental.ExternalStatePolicy.IGNORE.value,
-        )
-        self._made_of = dataset
-        self.graph = tf.compat.v1.GraphDef.FromString(text.numpy())
-        self._nodes = {node.name: node for node in self.graph.node}
+    def __init__(self, graph: Any, made_of: Dataset) -> None:
+        self.graph = graph
+        self._made_of = made_of
+        self._nodes = {node.name: node for node in graph.node}
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> DatasetGraph | None:
+        """Return the graph of a data set, None if TensorFlow has none."""
+        try:
+            text = tf.raw_ops.DatasetToGraphV2(
+                input_dataset=tf.data.experimental.to_variant(dataset),
+                external_state_policy=tf.data.experimental.ExternalStatePolicy.IGNORE.value,
+            )
+        except (tf.errors.OpError, ValueError):
+            return None
+        return cls(tf.compat.v1.GraphDef.FromString(text.numpy()), dataset)
 
     def dataset(self, spec: Any) -> Dataset:
         """Return the data set of the graph."""
@@ -232,25 +228,19 @@ def _counted(own: Dataset, rows: int, size: int, task: int, *, drops: bool) -> D
     A pass has ``rows`` (negative if it has no end), a global batch ``size``; a last batch that is
     smaller may be left out (``drops``).
     """
+    full, rest = divmod(rows, size) if rows >= 0 else (sys.maxsize, 0)
 
-    def counted(_: tf.Tensor, data: Any) -> tuple[Any, ...]:
-        return data, count_rows(data), tf.constant(size, tf.int64)
+    def counted(number: tf.Tensor, data: Any) -> tuple[Any, ...]:
+        total = tf.where(number < full, tf.constant(size, tf.int64), rest)
+        return data, count_rows(data), total
 
-    full, rest = divmod(rows, size)
-    if rows >= 0 and drops:  # also what was counted, without the rows that are left out
+    if rest and drops:  # also what was counted, without the rows that are left out
         # take() would end each pass before the operations below have ended it: what they draw for
         # the next one would depend on how far TensorFlow has read ahead.
         parts = own.enumerate().filter(lambda number, _: number < full).map(counted)
         return parts.apply(tf.data.experimental.assert_cardinality(full))
-    if rows < 0 or not rest:
+    if not rest or task < rest:
         return own.enumerate().map(counted)
-
-    def last(number: tf.Tensor, data: Any) -> tuple[Any, ...]:
-        total = tf.where(number < full, tf.constant(size, tf.int64), rest)
-        return data, count_rows(data), total
-
-    if task < rest:
-        return own.enumerate().map(last)
 
     def with_none(number: tf.Tensor, data: Any) -> Dataset:
         """Return a batch, and behind the last one a row that does not count."""
