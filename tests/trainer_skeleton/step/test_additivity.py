@@ -198,7 +198,7 @@ def test_layers_that_compute_with_several_rows_are_named_and_no_others():
 
     inner = keras.Sequential([layers.Dense(4), Whitens(name="whitens")])
     _, notes = compared(layers.BatchNormalization(), inner, layers.LayerNormalization())
-    assert [note.partition(",")[0] for note in notes] == ["the layer whitens (Whitens"]
+    assert [note.partition(" (")[0] for note in notes] == ["the layer whitens of Whitens"]
     doubled = layers.Lambda(lambda x: ops.concatenate([x, x], axis=0)), layers.Dense(4)
     first_half = layers.Lambda(lambda x: x[: ops.shape(x)[0] // 2])
     assert compared(*doubled, layers.Dropout(0.5), first_half)[1] == []

@@ -33,6 +33,7 @@ import keras
 import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
+from distlaunch_trainer.task.explain import project_path
 
 from . import step_context
 from .all_reduce import sum_over_replicas
@@ -44,7 +45,7 @@ _MEANS = {"sum_over_batch_size", "mean", _WEIGHTED_MEAN}
 
 # Whether the losses that a layer adds, by file and line of the calls, are sums over the rows, and
 # whether a model's compute_loss() is.
-_added_sums: WeakKeyDictionary[keras.Layer, dict[tuple[str, int], bool]] = WeakKeyDictionary()
+_added_sums: WeakKeyDictionary[keras.Layer, dict[str, bool]] = WeakKeyDictionary()
 _sums: WeakKeyDictionary[keras.Model, bool] = WeakKeyDictionary()
 
 
@@ -190,8 +191,8 @@ def normalized_rows() -> StepRows | None:
     return context.rows if context.losses else None
 
 
-def set_added_sum(layer: keras.Layer, call: tuple[str, int], *, is_sum: bool) -> None:
-    """Set whether what a layer gives ``add_loss()`` in a file and line is a sum over the rows."""
+def set_added_sum(layer: keras.Layer, call: str, *, is_sum: bool) -> None:
+    """Set whether what a layer gives ``add_loss()`` in a line of a file is a sum over the rows."""
     _added_sums.setdefault(layer, {})[call] = is_sum
 
 
@@ -202,7 +203,8 @@ def set_sum(model: keras.Model, *, is_sum: bool) -> None:
 
 def _added(layer: keras.Layer, loss: Any, *, frame: FrameType) -> Any:
     """Return a loss of ``add_loss()``, rescaled to a mean over the rows if it is a sum of them."""
-    rows, call = normalized_rows(), (frame.f_code.co_filename, frame.f_lineno)
+    rows, file = normalized_rows(), frame.f_code.co_filename
+    call = f"{project_path(file) or file}, line {frame.f_lineno}"
     if rows is None or rows.replicas == 1:
         return loss
     # Keras sums numbers of a vector, e.g. one for each row, over the rows.
@@ -211,8 +213,8 @@ def _added(layer: keras.Layer, loss: Any, *, frame: FrameType) -> Any:
         simulated.added.setdefault((layer, call), []).append(tf.reduce_sum(loss))
     elif is_sum is None:
         warnings.warn(
-            f"add_loss() of the layer {layer.name} ({call[0]}, line {call[1]}) was not computed on "
-            f"parts of a batch when the model was built: the loss is taken to be a mean over the "
+            f"add_loss() of the layer {layer.name} ({call}) was not computed on parts "
+            f"of a batch when the model was built: the loss is taken to be a mean over the "
             f"rows; if it is a sum, divide it by their number",
             stacklevel=2,
         )

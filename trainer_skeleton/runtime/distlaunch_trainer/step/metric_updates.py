@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -20,13 +21,14 @@ import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
 from distlaunch_trainer.errors import ModelError
-from distlaunch_trainer.task.explain import project_path
+from distlaunch_trainer.keras_compat import simulated_calls
+from distlaunch_trainer.task.explain import definition
 
 from . import step_context
 from .gathered_rows import check_can_gather, gather_rows
+from .simulation import PARTS, ROWS, made_up, rows_of
 from .step_context import StepRows
 
-_ANY_SIZE = 4  # of a dimension that may have any, such as the length of a sequence
 _TOLERANCE = 1e-4
 
 _adds_up: WeakKeyDictionary[keras.metrics.Metric, bool] = WeakKeyDictionary()
@@ -150,10 +152,8 @@ def _warn_of_first_rows(metric: Any, reason: str) -> None:
 def _is_additive(metric: Any, data: Any) -> bool:
     """Return whether the state after all rows is the sum of those after parts of them."""
     if metric not in _adds_up:
-        are_eager = tf.config.functions_run_eagerly()
-        tf.config.run_functions_eagerly(True)  # traces are kept for later calls
         try:
-            with tf.init_scope():
+            with tf.init_scope(), simulated_calls.eager_functions():
                 _adds_up[metric] = _compare_parts(metric, data)
         except Exception as error:  # noqa: BLE001 - of the user's code, on numbers that are made up
             _adds_up[metric] = True
@@ -162,59 +162,43 @@ def _is_additive(metric: Any, data: Any) -> bool:
                 f"({type(error).__name__}: {error}): it is taken to be a sum over the rows",
                 stacklevel=2,
             )
-        finally:
-            tf.config.run_functions_eagerly(are_eager)
     return _adds_up[metric]
 
 
 def _compare_parts(metric: Any, data: Any) -> bool:
-    random = np.random.default_rng(0)
-    one, other = (_made_up(data, rows, random) for rows in (4, 3))
-    pairs = zip(tf.nest.flatten(data), tf.nest.flatten(one), tf.nest.flatten(other), strict=True)
-    both = [tf.concat([a, b], 0) if _has_rows(given) else a for given, a, b in pairs]
+    whole = tf.nest.map_structure(partial(_made_up, np.random.default_rng(0)), data)
 
-    def state(*batches: Any) -> list[np.ndarray]:
+    def state(*parts: range) -> list[np.ndarray]:
         values = [tf.convert_to_tensor(value) for value in metric.stateless_reset_state()]
-        for args, options in batches:
+        for numbers in parts:
+            own = [
+                rows_of(numbers, value) if _has_rows(given) else value
+                for given, value in zip(*map(tf.nest.flatten, (data, whole)), strict=True)
+            ]
+            args, options = tf.nest.pack_sequence_as(data, own)
             values = metric.stateless_update_state(values, *args, **options)
         return [np.asarray(value, float) for value in values]
 
-    sums = [a + b for a, b in zip(state(one), state(other), strict=True)]
-    states = [state(one, other)]
+    states = [state(*PARTS)]
     if any(map(_has_rows, tf.nest.flatten(data))):
-        states.append(state(tf.nest.pack_sequence_as(data, both)))
+        states.append(state(range(ROWS)))
     return all(
-        np.allclose(a, b, _TOLERANCE, _TOLERANCE, equal_nan=True)
+        np.allclose(sum(parts), value, _TOLERANCE, _TOLERANCE, equal_nan=True)
         for each in states
-        for a, b in zip(sums, each, strict=True)
+        for *parts, value in zip(*map(state, PARTS), each, strict=True)
     )
 
 
-def _made_up(data: Any, rows: int, random: np.random.Generator) -> Any:
-    """Return arguments with numbers from 0 to 1; those of the first, the targets, are 0 or 1."""
-    is_first = True
-
-    def numbers(value: Any) -> Any:
-        nonlocal is_first
-        if not tf.is_tensor(value):
-            return value
-        shape = [_ANY_SIZE if size is None else size for size in value.shape]
-        made = random.uniform(size=[rows, *shape[1:]] if _has_rows(value) else shape)
-        dtype = tf.as_dtype(value.dtype)
-        is_target = is_first and _has_rows(value)
-        made = np.round(made) if is_target or not dtype.is_floating else made
-        is_first = False
-        return tf.strings.as_string(made) if dtype == tf.string else tf.cast(made, dtype)
-
-    return tf.nest.map_structure(numbers, data)
+def _made_up(random: np.random.Generator, value: Any) -> Any:
+    if not tf.is_tensor(value):
+        return value
+    spec = tf.TensorSpec(value.shape, value.dtype)
+    if _has_rows(value):
+        return made_up(random, spec)
+    return made_up(random, tf.TensorSpec([1, *spec.shape], spec.dtype))[0]
 
 
 def _named(metric: Any) -> str:
     """Return a metric's name, with its class or function and the line of that."""
     function = keras_compat.metric_function(metric)
-    function = inspect.unwrap(getattr(function, "python_function", function))
-    name = f"{metric.name} ({type(metric).__name__}"
-    if code := getattr(function, "__code__", None):
-        file = project_path(code.co_filename) or code.co_filename
-        name = f"{name}, {file}, line {code.co_firstlineno}"
-    return f"{name})"
+    return f"{metric.name} of {type(metric).__name__}{definition(function)}"
