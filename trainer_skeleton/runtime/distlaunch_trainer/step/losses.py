@@ -156,7 +156,7 @@ class GatheredLoss:
         # As Keras casts them; so all are exchanged at once.
         targets = tf.nest.map_structure(lambda y: tf.cast(y, self._loss.dtype), y_true)
         own = targets, y_pred, sample_weight, keras_compat.mask_of(y_pred)
-        targets, outputs, weights, mask = gather_rows(own, rows, weighed=True)
+        targets, outputs, weights, mask = gather_rows(own, rows)
         if mask is not None:
             keras_compat.set_mask(outputs, mask)
         whole = StepRows(rows.global_rows, rows.global_rows, 1, may_be_empty=False)

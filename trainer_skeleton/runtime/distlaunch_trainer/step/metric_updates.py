@@ -25,6 +25,7 @@ from distlaunch_trainer.keras_compat import simulated_calls
 from distlaunch_trainer.task.explain import definition
 
 from . import step_context
+from .all_reduce import on_first_replica
 from .gathered_rows import check_can_gather, gather_rows
 from .simulation import PARTS, ROWS, made_up, rows_of
 from .step_context import StepRows
@@ -124,7 +125,7 @@ def _update_by_step(metric: Any, update: Callable[..., Any], data: Any, rows: St
     for variable, value in zip(metric.variables, before, strict=True):
         fraction = rows.local_fraction(tf.float64)
         if not tf.as_dtype(variable.dtype).is_floating:
-            fraction = _on_first(tf.ones_like(fraction))
+            fraction = on_first_replica(tf.ones_like(fraction))
         variable.assign(value + variable.value * tf.cast(fraction, variable.dtype))
 
 
@@ -132,13 +133,7 @@ def _update_on_first(metric: Any, update: Callable[..., Any], data: Any) -> None
     of_first_replica.add(metric)
     update(*data[0], **data[1])
     for variable in metric.variables:
-        variable.assign(_on_first(variable.value))
-
-
-def _on_first(value: tf.Tensor) -> tf.Tensor:
-    """Return a value on the first replica, and 0 on all others."""
-    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-    return tf.where(tf.equal(replica, 0), value, tf.zeros_like(value))
+        variable.assign(on_first_replica(variable.value))
 
 
 def _warn_of_first_rows(metric: Any, reason: str) -> None:

@@ -24,6 +24,7 @@ from distlaunch_trainer.keras_compat import keras_random
 from distlaunch_trainer.task import explain
 
 from . import step_context
+from .all_reduce import replica_id
 from .step_context import StepRows
 
 # Scopes of operations, by which they are known in the graph of a step.
@@ -87,8 +88,8 @@ def seed_replica() -> None:
     """
     graph = tf.compat.v1.get_default_graph()
     if graph.building_function and graph.seed is not None and not keras_random.is_same():
-        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        graph.seed = keras_random.replica_seed(graph.seed, int(tf.get_static_value(replica)))
+        replica = int(tf.get_static_value(replica_id()))
+        graph.seed = keras_random.replica_seed(graph.seed, replica)
 
 
 def _next_of_replica(draw: Callable[..., Any]) -> Callable[..., Any]:
@@ -104,10 +105,8 @@ def _next_of_replica(draw: Callable[..., Any]) -> Callable[..., Any]:
         is_alone = not keras_random.is_in_one_of_several_replicas()
         if keras_random.is_same() or is_alone or step_context.current().simulated:
             return seed
-        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        return seed + tf.cast(replica, seed.dtype) * tf.constant(
-            [keras_random.PRIME, 0], seed.dtype
-        )
+        distance = tf.constant([keras_random.PRIME, 0], seed.dtype)
+        return seed + tf.cast(replica_id(), seed.dtype) * distance
 
     return draw_for_replica
 
@@ -217,7 +216,6 @@ def _divide(shape: Any, rows: StepRows) -> tuple[tf.Tensor, tf.Tensor]:
     size = tf.where(rest == 0, parts * tf.maximum(rows.global_rows, 1), shape[0])
     number = tf.range(shape[0])
     row, part = number // tf.maximum(parts, 1), number % tf.maximum(parts, 1)
-    first = tf.distribute.get_replica_context().replica_id_in_sync_group
-    own = (tf.cast(first, tf.int64) + row * rows.replicas) * parts + part
+    own = (tf.cast(replica_id(), tf.int64) + row * rows.replicas) * parts + part
     own = tf.minimum(tf.where(rest == 0, own, number), size - 1)
     return tf.concat([[size], shape[1:]], 0), own

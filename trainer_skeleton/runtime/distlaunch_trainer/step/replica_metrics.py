@@ -11,13 +11,10 @@ import tensorflow as tf
 from distlaunch_trainer import keras_compat
 
 from . import step_context
-from .all_reduce import sum_over_replicas
+from .all_reduce import on_first_replica, sum_over_replicas
 from .custom_steps import overrides
-from .metric_updates import of_first_replica, watch
+from .metric_updates import watch
 from .step_context import StepRows
-
-Snapshot = list[tuple[Any, tf.Tensor]]
-"""Variables, and the values that they had."""
 
 
 class ReplicaMetrics:
@@ -43,16 +40,8 @@ class ReplicaMetrics:
         watch(part for each in metrics for part in getattr(each, "metrics", [each]))
 
     def count_loss(self, loss: tf.Tensor, rows: StepRows) -> None:
-        """Count the global loss once, on the first replica."""
-        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        self._count(loss, tf.where(tf.equal(replica, 0), rows.global_rows, 0))
-
-    def count_local_loss(self, loss: tf.Tensor, rows: StepRows) -> None:
-        """Count a replica's share of the loss: with all replicas' it counts once for each row."""
-        weight = tf.cast(rows.global_rows, loss.dtype) / self._replicas
-        self._count(loss * self._replicas, weight)
-
-    def _count(self, loss: tf.Tensor, weight: tf.Tensor) -> None:
+        """Count the loss of a step, the mean of what all replicas give, once for each row."""
+        weight = tf.cast(rows.global_rows, loss.dtype) * (1 / self._replicas)
         if self._loss_tracker is not None:
             with step_context.extended(rows=None):
                 self._loss_tracker.update_state(loss, sample_weight=weight)
@@ -67,17 +56,6 @@ class ReplicaMetrics:
         if not overrides(self._model, "compute_metrics"):
             return tf.zeros([0], tf.float64)
         return logs.vector(flatten(result), self.local_results())
-
-    def snapshot(self) -> Snapshot:
-        """Return the variables with their values on a replica."""
-        return [(variable, tf.identity(variable.value)) for variable in self.variables]
-
-    def undo_without_rows(self, before: Snapshot, rows: StepRows) -> None:
-        """Undo the updates of a replica without rows, but not those by the rows of all replicas."""
-        kept = {id(variable) for metric in of_first_replica for variable in metric.variables}
-        for variable, value in before:
-            if id(variable) not in kept:
-                variable.assign(tf.where(rows.local_rows > 0, variable.value, value))
 
     def local_results(self) -> dict[str, tf.Tensor]:
         """Return the results of a replica's counts."""
@@ -105,9 +83,7 @@ class ReplicaMetrics:
         """Set the metrics to the sums over all replicas of a checkpoint."""
 
         def restore(values: list[tf.Tensor]) -> None:
-            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-            is_first = tf.equal(replica, 0)
-            self._set([tf.where(is_first, v, tf.zeros_like(v)) for v in values])
+            self._set([*map(on_first_replica, values)])
 
         self._strategy.run(restore, args=(sums,))
 

@@ -19,6 +19,7 @@ from distlaunch_trainer.input.batches import BatchForm
 from distlaunch_trainer.keras_compat import keras_optimizers, keras_random
 from distlaunch_trainer.keras_compat.keras_optimizers import use_cross_replica_cond
 
+from .all_reduce import replica_id
 from .model_replicas import ModelReplicas
 from .random_draws import refuse_other_draws
 from .replica_metrics import StepLogs, flatten
@@ -259,8 +260,7 @@ class StepFunctions:
     def _all_reduce(self, signals: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
         """Return the sums of signals, and the rows that each replica gives; called on each."""
         if rows is not None:
-            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-            own = tf.one_hot(replica, self._replicas.count) * tf.cast(rows, tf.float32)
+            own = tf.one_hot(replica_id(), self._replicas.count) * tf.cast(rows, tf.float32)
             signals = tf.concat([signals, own], 0)
         return self._replicas.all_reduce(signals)
 
@@ -302,18 +302,17 @@ class StepFunctions:
     def _count(self, data: Any, rows: StepRows) -> tf.Tensor:
         """Count a replica's rows in the metrics; return its logs that are no metrics."""
         replicas, logs = self._replicas, self._evaluation_logs
-        before = replicas.snapshot(rows)
         if replicas.custom.has_test_step:
-            results = replicas.custom.test(data, rows)
-            replicas.undo_without_rows(before, rows)
+            with replicas.unchanged_without_rows(rows):
+                results = replicas.custom.test(data, rows)
             own = replicas.metrics.local_results()
             return logs.vector(flatten(results), own, replicas.custom.metric_names)
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
-        predicted = replicas.losses.outputs(x, rows, training=False)
-        share = replicas.losses.share(x, y, predicted, weights, rows, training=False)
-        others = replicas.metrics.count(logs, x, y, predicted, weights)
-        replicas.undo_without_rows(before, rows)
-        replicas.metrics.count_local_loss(share.loss_to_report, rows)
+        with replicas.unchanged_without_rows(rows):
+            predicted = replicas.losses.outputs(x, rows, training=False)
+            share = replicas.losses.share(x, y, predicted, weights, rows, training=False)
+            others = replicas.metrics.count(logs, x, y, predicted, weights)
+        replicas.metrics.count_loss(share.loss_to_report * replicas.count, rows)
         return others
 
 

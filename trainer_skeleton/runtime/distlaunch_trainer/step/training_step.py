@@ -126,7 +126,7 @@ class TrainingStep:
             dense = [None if g is None else tf.convert_to_tensor(g) for g in local.gradients]
             if rows.may_be_empty:
                 dense = [None if g is None else without_placeholder(g, rows) for g in dense]
-            self.replicas.metrics.count_local_loss(local.loss, rows)
+            self.replicas.metrics.count_loss(local.loss * self.replicas.count, rows)
             return dense, local.loss, self._mean_logs(local.other_logs, rows)
 
     @tf.autograph.experimental.do_not_convert
@@ -146,16 +146,14 @@ class TrainingStep:
     def _train_replica_by_function(self, batch: Any, has_empty_replicas: bool) -> tf.Tensor:
         """Train one replica's part of a step by the user's function; return its share."""
         with self.replicas.step(batch, may_be_empty=has_empty_replicas) as (data, rows):
-            before = self.replicas.snapshot(rows)
-            share = self.replicas.custom.call_function(data, rows)
-            self.replicas.undo_without_rows(before, rows)
-            self.replicas.metrics.count_local_loss(share, rows)
+            with self.replicas.unchanged_without_rows(rows):
+                share = self.replicas.custom.call_function(data, rows)
+            self.replicas.metrics.count_loss(share * self.replicas.count, rows)
             return tf.cast(share, tf.float32)
 
     def _train_replica_by_model(self, data: Any, rows: StepRows) -> tuple[tf.Tensor, tf.Tensor]:
-        before = self.replicas.snapshot(rows)
-        logs = self.replicas.custom.train(data, rows)
-        self.replicas.undo_without_rows(before, rows)
+        with self.replicas.unchanged_without_rows(rows):
+            logs = self.replicas.custom.train(data, rows)
         results = self.replicas.metrics.local_results()
         others = self.logs.vector(flatten(logs), results, self.replicas.custom.metric_names)
         loss = logs.get("loss", next(iter(logs.values()), 0.0))
@@ -193,18 +191,18 @@ class TrainingStep:
     def _gradients(self, data: Any, rows: StepRows) -> _LocalResults:
         replicas, optimizer = self.replicas, self._model.optimizer
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
-        before = replicas.snapshot(rows)
         # A sum overflows where a mean does not, and accumulated sums have different divisors.
         is_scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
         may_divide_later = not is_scaled and self.accumulation is None
-        with tf.GradientTape() as tape:
-            predicted = replicas.losses.outputs(x, rows, training=True)
-            share = replicas.losses.share(
-                *(x, y, predicted, weights, rows), training=True, may_divide_later=may_divide_later
-            )
-            scaled = optimizer.scale_loss(share.loss_to_differentiate)
-        others = replicas.metrics.count(self.logs, x, y, predicted, weights)
-        replicas.undo_without_rows(before, rows)
+        with replicas.unchanged_without_rows(rows):
+            with tf.GradientTape() as tape:
+                predicted = replicas.losses.outputs(x, rows, training=True)
+                data = x, y, predicted, weights
+                share = replicas.losses.share(
+                    *data, rows, training=True, may_divide_later=may_divide_later
+                )
+                scaled = optimizer.scale_loss(share.loss_to_differentiate)
+            others = replicas.metrics.count(self.logs, *data)
         gradients = tape.gradient(scaled, self._model.trainable_variables)
         if self.replicas.count > 1 and keras_optimizers.adds_gradients(optimizer):
             gradients = [*map(self._dense_if_smaller, gradients)]
