@@ -97,13 +97,10 @@ def tracked_variables(layer: keras.Layer) -> Iterator[tuple[str, tf.Variable]]:
 
 def written_variables(graph: Any) -> list[tf.Variable]:
     """Return the variables that a traced function assigns, of replicas the distributed one."""
-    read_only = set(get_read_only_resource_input_indices_graph(graph))
-    handles = {id(inner): outer for outer, inner in graph.captures}
+    read, found = only_read(graph), {}
     by_handle = {id(variable.handle): variable for variable in graph.variables}
-    found: dict[int, tf.Variable] = {}
-    for index, argument in enumerate(graph.inputs):
-        handle = handles.get(id(argument))
-        if argument.dtype == tf.resource and index not in read_only and handle is not None:
+    for handle, _ in graph.captures:
+        if handle.dtype == tf.resource and id(handle) not in read:
             distributed = getattr(handle, "_distributed_container", lambda: None)()
             variable = by_handle.get(id(handle)) if distributed is None else distributed
             if variable is not None:  # not a table

@@ -20,9 +20,9 @@ from distlaunch_trainer.keras_compat import simulated_calls
 from distlaunch_trainer.task.explain import definition, user_code
 
 from . import step_context
-from .custom_steps import Kind, overrides, set_gradient_kinds
+from .custom_steps import Kind, gradient_kinds, overrides
 from .gathered_rows import check_can_gather
-from .losses import GatheredLoss, set_added_sum, set_sum
+from .losses import GatheredLoss, added_sums, own_sums
 from .simulation import PARTS, ROWS, SimulatedReplica, simulate
 
 _FRACTIONS = [len(numbers) / ROWS for numbers in PARTS]
@@ -98,7 +98,7 @@ class _Comparison:
         for layer, call in added[0]:
             values = [of_replica.get((layer, call), []) for of_replica in added]
             kind = self._kind(values)
-            set_added_sum(layer, call, is_sum=kind == "sum")
+            added_sums.setdefault(layer, {})[call] = kind == "sum"
             named = f"add_loss() of the layer {layer.name} ({call})"
             if kind == "mean" and not any(0 < abs(float(v)) < np.inf for v in values[0]):
                 yield (
@@ -140,9 +140,9 @@ class _Comparison:
             if None in kinds:  # a gradient of synchronized moments depends on what is done with it
                 sums = self._kinds([r.results for r in self._simulate(weighs_gradients=False)])
                 kinds = sums if set(sums) == {"sum"} else kinds
-            set_gradient_kinds(self._model, kinds)
+            gradient_kinds[self._model] = kinds
         else:
-            set_sum(self._model, is_sum=kinds == ["sum"])
+            own_sums[self._model] = kinds == ["sum"]
         name, method = type(self._model).__name__, getattr(type(self._model), self._own)
         for number in (n for n, kind in enumerate(kinds) if kind is None):
             line = results[0][number][0] or definition(method)

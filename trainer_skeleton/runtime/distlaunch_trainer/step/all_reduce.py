@@ -97,6 +97,7 @@ def _sum_gradients(gradients: Sequence[Any]) -> list[Any]:
 
 def _sum_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
     """Return the rows of all replicas, one after the other: each may have another number."""
+    step_context.note_gather()
     own = _with_values(gradient, tf.cast(gradient.values, wire_type(gradient.dtype)))
     context = tf.distribute.get_replica_context()
     gathered = context.all_reduce(tf.distribute.ReduceOp.SUM, own)

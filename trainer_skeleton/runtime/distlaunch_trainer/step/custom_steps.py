@@ -13,8 +13,7 @@ summed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from functools import wraps
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -27,13 +26,7 @@ from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.keras_compat import keras_optimizers
 
 from . import step_context
-from .all_reduce import (
-    gathers_rows,
-    sum_gradients,
-    weigh,
-    with_static_shape,
-    without_placeholder,
-)
+from .all_reduce import sum_gradients, weigh, with_static_shape, without_placeholder
 from .losses import normalize_globally
 from .step_context import StepRows
 
@@ -43,22 +36,13 @@ TrainStep = Callable[[keras.Model, Any, tf.Tensor], tf.Tensor]
 Kind = Literal["mean", "sum"] | None
 """What numbers are of the rows of a batch: a mean over them, a sum, or neither."""
 
-_gradient_kinds: WeakKeyDictionary[keras.Model, list[Kind]] = WeakKeyDictionary()
+gradient_kinds: WeakKeyDictionary[keras.Model, list[Kind]] = WeakKeyDictionary()
+"""What gradients a model's ``train_step()`` gives its optimizers, one call after the other."""
 
 
 def overrides(model: keras.Model, method: str) -> bool:
     """Return whether a model's class has its own version of a method of ``keras.Model``."""
     return getattr(type(model), method) is not getattr(keras.Model, method)
-
-
-def set_gradient_kinds(model: keras.Model, kinds: list[Kind]) -> None:
-    """Set what gradients ``train_step()`` gives its optimizers, one call after the other."""
-    _gradient_kinds[model] = kinds
-
-
-def is_of_sums(model: keras.Model) -> bool:
-    """Return whether all that ``train_step()`` differentiates are sums over the rows."""
-    return set(_gradient_kinds.get(model, [])) == {"sum"}
 
 
 def check_can_train(model: keras.Model, replicas: int) -> None:
@@ -90,15 +74,12 @@ class CustomSteps:
     ) -> None:
         check_can_train(model, replicas)
         self._model = model
-        self.gathers_rows = False  # set when the step is traced
         # Of the step that was traced last: names in its logs, with those of the metrics whose
         # results they are.
         self.metric_names: dict[str, str] = {}
         self.function = function
         self.has_train_step = overrides(model, "train_step") and function is None  # in its place
         self.has_test_step = overrides(model, "test_step")
-        if replicas > 1 and (self.has_train_step or function):
-            _reduce_in_steps()
 
     def call_function(self, data: Any, rows: StepRows) -> tf.Tensor:
         """Train one replica's step by the user's function; return its share of the loss."""
@@ -116,10 +97,11 @@ class CustomSteps:
 
     def train(self, data: Any, rows: StepRows) -> dict[str, Any]:
         """Train one replica's step; return what ``train_step()`` returned."""
+        is_of_sums = set(gradient_kinds.get(self._model, [])) == {"sum"}
         with (
             normalize_globally(rows),
             self._reducing(rows, weighs=True),
-            step_context.extended(weighs_gradients=not is_of_sums(self._model)),
+            step_context.extended(weighs_gradients=not is_of_sums),
         ):
             return self._logs_of("train_step", data)
 
@@ -141,39 +123,30 @@ class CustomSteps:
 
     def _reducing(self, rows: StepRows, *, weighs: bool) -> AbstractContextManager[None]:
         """Have optimizers all-reduce the gradients of a replica in here."""
-        kinds, calls = _gradient_kinds.get(self._model, []), count()
+        if rows.replicas == 1:
+            return nullcontext()
+        kinds, calls = gradient_kinds.get(self._model, []), count()
 
-        def reduce(gradients: list[Any], variables: list[Any] | None) -> list[Any]:
-            self.gathers_rows |= any(map(gathers_rows, gradients))
+        def update(
+            optimizer: Any, apply: Callable[..., Any], gradients: list[Any], variables: Any
+        ) -> Any:
+            keras_optimizers.disable_gradient_aggregation(optimizer)
+            shares_of = rows if weighs else None
             if weighs and "sum" in kinds[(call := next(calls)) : call + 1]:
                 gradients = [g if g is None else without_placeholder(g, rows) for g in gradients]
-                return sum_weighted(gradients, variables, None)
-            return sum_weighted(gradients, variables, rows if weighs else None)
+                shares_of = None
+            summed = sum_weighted(gradients, variables, shares_of)
+            # LossScaleOptimizer applies the gradients by another optimizer.
+            with step_context.extended(update=None):
+                return apply(summed, variables)
 
-        return step_context.extended(reduce_gradients=reduce, weighs_gradients=weighs)
-
-
-def _reduce_in_steps() -> None:
-    """Have all optimizers all-reduce the gradients of a model's own steps, then clip and apply."""
-    for kind in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
-        if not hasattr(kind.apply, "__wrapped__"):
-            kind.apply = _reducing(kind.apply)
+        return replaced_updates(update, weighs_gradients=weighs)
 
 
-def _reducing(apply: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(apply)
-    def reducing(optimizer: Any, grads: Iterable[Any], trainable_variables: Any = None) -> Any:
-        reduce = step_context.current().reduce_gradients
-        if reduce is None:
-            return apply(optimizer, grads, trainable_variables)
-        keras_optimizers.disable_gradient_aggregation(optimizer)
-        variables = None if trainable_variables is None else list(trainable_variables)
-        summed = reduce(list(grads), variables)
-        # LossScaleOptimizer applies the gradients by another optimizer.
-        with step_context.extended(reduce_gradients=None):
-            return apply(optimizer, summed, variables)
-
-    return reducing
+def replaced_updates(update: Callable[..., Any], **context: Any) -> AbstractContextManager[None]:
+    """Have optimizers call a function in place of an update in here, see `intercept_updates`."""
+    keras_optimizers.intercept_updates(lambda: step_context.current().update)
+    return step_context.extended(update=update, **context)
 
 
 def sum_weighted(

@@ -43,8 +43,7 @@ def gather_rows(values: Any, rows: StepRows) -> Any:
             check_can_gather("a batch", value)
     if rows.replicas == 1:
         return values
-    if note_gather := step_context.current().note_gather:
-        note_gather()
+    step_context.note_gather()
     positions = _positions(rows)[:, tf.newaxis]
     own = [value if value is None else _without_placeholder(value, rows) for value in flat]
     parts = [_scattered(value, positions, rows) for value in own if value is not None]

@@ -169,8 +169,8 @@ class ModelReplicas:
         return sums[0], tf.where(first < tf.int32.max, first, -1)
 
     def mean_over_rows(self, values: tf.Tensor, rows: StepRows) -> tf.Tensor:
-        """Return the means of numbers of all replicas, weighted by their rows."""
-        return self.all_reduce(weigh(values, rows))
+        """Return the means of numbers of all replicas (shape [n]), weighted by their rows."""
+        return self.all_reduce(weigh(values, rows)) if values.shape[0] else values
 
     @tf.function(autograph=False)
     def average_statistics(self) -> None:

@@ -117,17 +117,12 @@ def _divided_rows() -> StepRows | None:
     return rows if rows is not None and rows.is_divided else None
 
 
-def _rows_to_draw_for() -> StepRows | None:
-    """Return the replica's rows of the global batch if all replicas draw the numbers of all."""
-    return _divided_rows() if keras_random.is_same() else None
-
-
 def _for_global_batch(name: str, draw: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that draws in a step for the global batch, by that function's name."""
 
     def in_step(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
-            rows = _rows_to_draw_for()
+            rows = _divided_rows() if keras_random.is_same() else None
             if rows is None:
                 return draw(*args, **options)
             options.pop("name", None)  # may be of the whole graph, and so not of the scope

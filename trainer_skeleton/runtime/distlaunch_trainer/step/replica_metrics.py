@@ -109,10 +109,9 @@ class StepLogs:
     """
 
     def __init__(self) -> None:
-        # In the logs, once a step was traced; empty if they are those of the metrics.
-        self.names: list[str] = []
-        self.others: list[str] = []  # those that no metric has
-        self._metric_names: Mapping[str, str] = {}
+        # Of each name in the logs the metric that has it, or None, once a step was traced; empty if
+        # the logs are those of the metrics.
+        self._metrics: dict[str, str | None] = {}
 
     def vector(
         self,
@@ -124,22 +123,22 @@ class StepLogs:
 
         `metric_names` has the metrics of names in the logs that are not the metric's.
         """
-        self._metric_names = {name: name for name in metrics}
+        known = {name: name for name in metrics}
         for name, metric in (metric_names or {}).items():
             if metric in metrics:
-                self._metric_names.setdefault(name, metric)
+                known.setdefault(name, metric)
         is_metrics_only = logs.keys() == metrics.keys()
-        self.names = [] if is_metrics_only else list(logs)
-        self.others = [name for name in self.names if name not in self._metric_names]
-        numbers = [tf.reduce_mean(tf.cast(logs[name], tf.float64)) for name in self.others]
+        self._metrics = {} if is_metrics_only else {name: known.get(name) for name in logs}
+        others = [logs[name] for name, metric in self._metrics.items() if metric is None]
+        numbers = [tf.reduce_mean(tf.cast(number, tf.float64)) for number in others]
         return tf.stack(numbers) if numbers else tf.zeros([0], tf.float64)
 
     def merge(self, metrics: Mapping[str, Any], vector: Any) -> dict[str, Any]:
         """Return the logs of the results of the metrics and the last step's other numbers."""
-        if not self.names:
+        if not self._metrics:
             return dict(metrics)
-        others = dict(zip(self.others, keras.ops.convert_to_numpy(vector).tolist(), strict=True))
-        names = self._metric_names
+        others = iter(keras.ops.convert_to_numpy(vector).tolist())
         return {
-            name: others[name] if name in others else metrics[names[name]] for name in self.names
+            name: next(others) if metric is None else metrics[metric]
+            for name, metric in self._metrics.items()
         }

@@ -19,10 +19,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from distlaunch_trainer.keras_compat import keras_optimizers, simulated_calls
+from distlaunch_trainer.keras_compat import simulated_calls
 from distlaunch_trainer.task.explain import user_location
 
 from . import step_context
+from .custom_steps import replaced_updates
 from .losses import normalize_globally
 from .normalization import moments_of
 from .step_context import StepRows
@@ -102,7 +103,7 @@ def simulate(
         stack.enter_context(simulated_calls.eager_functions())
         stack.enter_context(simulated_calls.replaced(keras.Layer, "__call__", _recording))
         stack.enter_context(simulated_calls.replaced_moments(_global_moments))
-        stack.enter_context(keras_optimizers.replaced_updates(_record_update))
+        stack.enter_context(replaced_updates(_record_update))
         for replica in replicas:
             rows = tf.nest.map_structure(partial(rows_of, replica.numbers), data)
             with (
@@ -180,9 +181,8 @@ def _global_moments(alone: Callable[..., Any]) -> Callable[..., Any]:
     return lambda layer, inputs, mask: moments_of(layer, partial(alone, layer))(inputs, mask)
 
 
-def _record_update(optimizer: Any, gradients: Any, variables: Any = None) -> None:
+def _record_update(_: Any, __: Any, gradients: list[Any], ___: Any) -> None:
     """Record the gradients that an optimizer is given, in place of an update."""
-    del optimizer, variables
     where = user_location(sys._getframe(1), skips_package=True)  # noqa: SLF001
     results = [None if g is None else _projected(tf.convert_to_tensor(g)) for g in gradients]
     line = f" ({where})" if where else ""

@@ -17,7 +17,6 @@ import tensorflow as tf
 from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.input.batches import BatchForm
 from distlaunch_trainer.keras_compat import keras_optimizers, keras_random
-from distlaunch_trainer.keras_compat.keras_optimizers import use_cross_replica_cond
 
 from .all_reduce import replica_id
 from .model_replicas import ModelReplicas
@@ -59,7 +58,7 @@ class StepFunctions:
             with replicas.strategy.scope():
                 keras_random.global_generator()  # replicas are traced where none can be created
         keras_optimizers.disable_gradient_aggregation(model.optimizer)
-        use_cross_replica_cond()
+        keras_optimizers.use_cross_replica_cond()
         self._training_step = TrainingStep(replicas)
         self._evaluation_logs = StepLogs()
         self.timer = replicas.timer
@@ -88,7 +87,7 @@ class StepFunctions:
         An execution must be one step then: TensorFlow fails where a collective has another shape in
         a later step of it.
         """
-        return self._training_step.gathers_rows
+        return self._replicas.gathers_rows
 
     @property
     def metric_variables(self) -> list[Any]:
@@ -96,63 +95,40 @@ class StepFunctions:
         return self._replicas.metrics.variables
 
     def train(
-        self,
-        batches: Any,
-        steps: tf.Tensor,
-        signals: tf.Tensor,
-        *,
-        has_empty_replicas: bool = False,
-        form: BatchForm = "divided",
-        may_end: bool = False,
+        self, batches: Any, steps: tf.Tensor, signals: tf.Tensor, **options: Any
     ) -> Execution:
         """Train some steps (scalar, int32) on all replicas, or none if a task signals to stop.
 
         `batches` is their iterator, or one batch. The control signals of this task (shape [3]) are
         whether to end the training and a vote to stop the run, both for all tasks if the sum is
-        above 0, and a number for the others. Steps in which some replica has no row are compiled
-        apart: they copy all statistics and metrics, to restore them where there are no rows. If the
-        data `may_end`, it is one step, or none where they have ended or differ between tasks.
+        above 0, and a number for the others.
+
+        The options are `has_empty_replicas` (default: False), `form` of the batches (default:
+        "divided") and `may_end` (default: False). Steps in which some replica has no row are
+        compiled apart: they copy all statistics and metrics, to restore them where there are no
+        rows. If the data may end, it is one step, or none where they have ended or differ between
+        tasks.
         """
         if self._training_step.accumulation is not None:
             self._training_step.accumulation.share()
-        return self._train_function(
-            batches, steps, signals, has_empty_replicas, form, may_end=may_end
-        )
+        return self._train_function(batches, steps, signals, **options)
 
-    def trace(
-        self,
-        *arguments: Any,
-        has_empty_replicas: bool = False,
-        form: BatchForm = "divided",
-        may_end: bool = False,
-    ) -> tf.Graph | None:
+    def trace(self, *arguments: Any, **options: Any) -> tf.Graph | None:
         """Trace `train` for these arguments; return the graph, or None if there is none."""
         if self._train_function == self._train or self._replicas.is_compiled:
             return None
-        return self._train_function.get_concrete_function(
-            *arguments, has_empty_replicas, form, may_end=may_end
-        ).graph
+        return self._train_function.get_concrete_function(*arguments, **options).graph
 
     def keep_logs(self, execution: Execution) -> None:
         """Take the logs that are no metrics from an execution that trained some steps."""
         self._last_logs = self._training_step.logs, execution.other_logs
 
-    def evaluate(
-        self,
-        batches: Any,
-        steps: tf.Tensor,
-        *,
-        has_empty_replicas: bool,
-        form: BatchForm = "divided",
-        may_end: bool = False,
-    ) -> tf.Tensor | None:
-        """Evaluate some steps on all replicas as `train` does; the metrics hold the results.
+    def evaluate(self, batches: Any, steps: tf.Tensor, **options: Any) -> tf.Tensor | None:
+        """Evaluate some steps on all replicas, with the options of `train`; the metrics hold all.
 
-        If the data `may_end`, return the global rows that each replica has of the step.
+        If the data may end, return the global rows that each replica has of the step.
         """
-        others, rows = self._test_function(
-            batches, steps, has_empty_replicas, form, may_end=may_end
-        )
+        others, rows = self._test_function(batches, steps, **options)
         self._last_logs = self._evaluation_logs, others
         return rows
 
@@ -180,9 +156,9 @@ class StepFunctions:
         batches: Any,
         steps: tf.Tensor,
         signals: tf.Tensor,
-        has_empty_replicas: bool,
-        form: BatchForm,
         *,
+        has_empty_replicas: bool = False,
+        form: BatchForm = "divided",
         may_end: bool = False,
     ) -> Execution:
         if not (tf.executing_eagerly() or (self.graph and has_empty_replicas)):
@@ -268,10 +244,10 @@ class StepFunctions:
         self,
         batches: Any,
         steps: tf.Tensor,
-        has_empty_replicas: bool,
-        form: BatchForm,
         *,
-        may_end: bool,
+        has_empty_replicas: bool = False,
+        form: BatchForm = "divided",
+        may_end: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor | None]:
         get_batch, rows = self._getter(batches, form, may_end)
         if may_end:
@@ -294,10 +270,9 @@ class StepFunctions:
     @tf.autograph.experimental.do_not_convert
     def _evaluate_replica(self, batch: Any, has_empty_replicas: bool) -> tf.Tensor:
         """Evaluate one replica's part of a step; return the logs that are no metrics."""
-        replicas, logs = self._replicas, self._evaluation_logs
+        replicas = self._replicas
         with replicas.step(batch, may_be_empty=has_empty_replicas) as (data, rows):
-            others = self._count(data, rows)
-            return replicas.mean_over_rows(others, rows) if logs.others else others
+            return replicas.mean_over_rows(self._count(data, rows), rows)
 
     def _count(self, data: Any, rows: StepRows) -> tf.Tensor:
         """Count a replica's rows in the metrics; return its logs that are no metrics."""

@@ -49,12 +49,14 @@ class TrainingStep:
     def __init__(self, replicas: ModelReplicas) -> None:
         self.replicas = replicas
         self._model = replicas.model
-        self._gathers_rows = False  # set when the step is traced
         self._is_compiled = False  # by XLA, set when the forward pass is traced
         if self._model.jit_compile and not replicas.is_compiled:
             keras_optimizers.compile_updates(self._model.optimizer, lambda: self._is_compiled)
         self.logs = StepLogs()
         is_custom = replicas.custom.has_train_step or replicas.custom.function
+        # Whether a step returns this task's share of the loss. It is exchanged once per execution:
+        # a user's function has exchanged the gradients, and to do so again takes as long.
+        self.has_local_loss = replicas.custom.function is not None
         accumulates = not is_custom and accumulates_locally(self._model, replicas.count)
         # None if the model's optimizer accumulates gradients itself, or does not accumulate.
         self.accumulation = (
@@ -62,20 +64,6 @@ class TrainingStep:
             if accumulates
             else None
         )
-
-    @property
-    def gathers_rows(self) -> bool:
-        """Whether the replicas exchange rows, e.g. of sparse gradients; known when it is traced."""
-        return self._gathers_rows or self.replicas.gathers_rows or self.replicas.custom.gathers_rows
-
-    @property
-    def has_local_loss(self) -> bool:
-        """Whether a step returns this task's share of the loss.
-
-        It is exchanged once per execution: a user's function has exchanged the gradients already,
-        and a second exchange in each step would take as long.
-        """
-        return self.replicas.custom.function is not None
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, batch: Any, has_empty_replicas: bool) -> tuple[tf.Tensor, tf.Tensor]:
@@ -127,7 +115,7 @@ class TrainingStep:
             if rows.may_be_empty:
                 dense = [None if g is None else without_placeholder(g, rows) for g in dense]
             self.replicas.metrics.count_loss(local.loss * self.replicas.count, rows)
-            return dense, local.loss, self._mean_logs(local.other_logs, rows)
+            return dense, local.loss, self.replicas.mean_over_rows(local.other_logs, rows)
 
     @tf.autograph.experimental.do_not_convert
     def _train_replica(self, batch: Any, has_empty_replicas: bool) -> tuple[tf.Tensor, tf.Tensor]:
@@ -140,7 +128,7 @@ class TrainingStep:
             if gradients:
                 self._model.optimizer.apply(gradients, self._model.trainable_variables)
             self.replicas.metrics.count_loss(loss, rows)
-            return tf.cast(loss, tf.float32), self._mean_logs(local.other_logs, rows)
+            return tf.cast(loss, tf.float32), self.replicas.mean_over_rows(local.other_logs, rows)
 
     @tf.autograph.experimental.do_not_convert
     def _train_replica_by_function(self, batch: Any, has_empty_replicas: bool) -> tf.Tensor:
@@ -160,9 +148,6 @@ class TrainingStep:
         numbers = tf.concat([[tf.reduce_mean(tf.cast(loss, tf.float64))], others], 0)
         means = self.replicas.mean_over_rows(numbers, rows)
         return tf.cast(means[0], tf.float32), means[1:]
-
-    def _mean_logs(self, others: tf.Tensor, rows: StepRows) -> tf.Tensor:
-        return self.replicas.mean_over_rows(others, rows) if self.logs.others else others
 
     def _forward_and_backward(self, data: Any, rows: StepRows) -> _LocalResults:
         """Differentiate this replica's share of the loss.
@@ -231,7 +216,6 @@ class TrainingStep:
             return gradients, loss
         pairs = zip(gradients, self._model.trainable_variables, strict=True)
         own = [g if g is None else self._to_exchange(g, v.shape, rows) for g, v in pairs]
-        self._gathers_rows = any(map(gathers_rows, own))
         wire = tf.float64 if loss.dtype == tf.float64 else tf.float32
         scalars = [loss] if local.divisor is None else [loss, local.divisor]
         sums = sum_gradients([*(tf.cast(scalar, wire) for scalar in scalars), *own])
