@@ -117,7 +117,7 @@ def test_an_added_loss_that_is_zero_at_first_is_not_taken_for_known():
 
 def gathered(model):
     (loss,) = (each.loss for each in model._compile_loss._flat_losses)
-    return isinstance(loss, losses.GatheredLoss)
+    return loss.gathers_rows
 
 
 def test_losses_that_are_means_over_the_rows_are_not_gathered():

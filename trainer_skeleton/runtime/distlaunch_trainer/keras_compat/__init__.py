@@ -108,11 +108,16 @@ def written_variables(graph: Any) -> list[tf.Variable]:
     return list(found.values())
 
 
-class _VariableCreation(keras.StatelessScope):
+class UnchangedVariables(keras.StatelessScope):
     """Leaves variables as they are: an update may be a tensor of an inner function's graph."""
 
     def add_update(self, update: tuple[keras.Variable, Any]) -> None:
         """Drop an update."""
+
+    def get_current_value(self, ref: keras.Variable) -> Any:
+        """Return the value that the scope was given, or the variable's: regularizers need it."""
+        value = super().get_current_value(ref)
+        return ref._value if value is None else value  # noqa: SLF001
 
 
 @contextmanager
@@ -123,7 +128,7 @@ def variable_creation() -> Iterator[None]:
     # A function of the user's would keep what is traced here, which updates nothing.
     kind.__call__ = lambda function, *args, **options: call(function._clone(None), *args, **options)  # noqa: SLF001
     try:
-        with _VariableCreation(collect_losses=True), SymbolicScope():
+        with UnchangedVariables(collect_losses=True), SymbolicScope():
             yield
     finally:
         kind.__call__ = call
@@ -153,6 +158,12 @@ def only_loss(model: keras.Model) -> keras.losses.Loss | None:
 def compiled_loss(model: keras.Model, y: Any, predicted: Any, sample_weight: Any) -> tf.Tensor:
     """Return the loss that a model was compiled with, without regularizers and ``add_loss()``."""
     return model._compile_loss(y, predicted, sample_weight)  # noqa: SLF001
+
+
+def replace_losses(model: keras.Model, wrap: Callable[[Any], Any]) -> None:
+    """Replace each loss of ``compile()`` by ``wrap(loss)``, if they are built."""
+    losses = (model._compile_loss and model._compile_loss._flat_losses) or []  # noqa: SLF001
+    losses[:] = [each._replace(loss=wrap(each.loss)) for each in losses]
 
 
 def own_losses(layer: keras.Layer) -> list[tf.Tensor]:

@@ -6,8 +6,7 @@ operations and functions a loss is computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -16,13 +15,12 @@ import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
 from distlaunch_trainer.errors import ModelError
-from distlaunch_trainer.keras_compat import simulated_calls
 from distlaunch_trainer.task.explain import definition, user_code
 
 from . import step_context
 from .custom_steps import Kind, gradient_kinds, overrides
 from .gathered_rows import check_can_gather
-from .losses import GatheredLoss, added_sums, own_sums
+from .losses import ReplicaLoss, added_sums, own_sums
 from .simulation import PARTS, ROWS, SimulatedReplica, simulate
 
 _FRACTIONS = [len(numbers) / ROWS for numbers in PARTS]
@@ -61,8 +59,10 @@ class _Comparison:
         self._tolerance = min(100 * rounding, rounding**0.5)
 
     def notes(self) -> Iterator[str]:
-        with simulated_calls.observed_losses(self._model, _recording):
-            replicas = self._simulate()
+        keras_compat.replace_losses(
+            self._model, lambda loss: loss if isinstance(loss, ReplicaLoss) else ReplicaLoss(loss)
+        )
+        replicas = self._simulate()
         yield from self._notes_of_layers([replica.layer_calls for replica in replicas])
         yield from self._notes_of_added([replica.added for replica in replicas])
         yield from self._notes_of_losses([replica.losses for replica in replicas])
@@ -113,24 +113,24 @@ class _Comparison:
                     f"compile(loss=...)"
                 )
 
-    def _notes_of_losses(self, losses: list[dict[int, list[LossCall]]]) -> Iterator[str]:
+    def _notes_of_losses(self, losses: list[dict[ReplicaLoss, list[Any]]]) -> Iterator[str]:
         """Have compiled losses that do not add up computed from the rows of all replicas."""
-        gathered = set()
-        for number, calls in losses[0].items():
-            values = [[tf.reduce_sum(c.value) for c in each.get(number, [])] for each in losses]
+        for loss, calls in losses[0].items():
+            values = [[tf.reduce_sum(value) for value, _ in each.get(loss, [])] for each in losses]
+            (value, arguments), *_ = calls
             # Those that are not reduced are summed.
-            if self._kind(values) == ("sum" if calls[0].value.shape.rank else "mean"):
+            if self._kind(values) == ("sum" if value.shape.rank else "mean"):
                 continue
             try:
-                for name, value in calls[0].arguments.items():
-                    for part in tf.nest.flatten(value):
+                for name, each in zip(
+                    ("y_true", "y_pred", "sample_weight"), arguments, strict=True
+                ):
+                    for part in tf.nest.flatten(each if each is not None else []):
                         check_can_gather(name, part)
-                gathered.add(number)
+                loss.gathers_rows = True
             except ModelError as error:
-                yield f"the loss {_remedy(calls[0])} is no mean over the rows, and {error}"
-        simulated_calls.replace_losses(
-            self._model, lambda number, loss: GatheredLoss(loss) if number in gathered else loss
-        )
+                named = _remedy(loss.loss, arguments[1])
+                yield f"the loss {named} is no mean over the rows, and {error}"
 
     def _notes_of_results(self) -> Iterator[str]:
         """Name what a model's own method computes that does not add up, and count sums as such."""
@@ -196,31 +196,10 @@ class _Comparison:
         return True
 
 
-@dataclass(frozen=True)
-class LossCall:
-    """A call of a compiled loss, with all rows or those of a part."""
-
-    loss: keras.losses.Loss
-    arguments: dict[str, Any]
-    value: tf.Tensor
-
-
-def _recording(number: int, loss: Any) -> Callable[..., tf.Tensor]:
-    def record(y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
-        value = loss(y_true, y_pred, sample_weight)
-        given = {"y_true": y_true, "y_pred": y_pred, "sample_weight": sample_weight}
-        call = LossCall(loss, {k: v for k, v in given.items() if v is not None}, value)
-        step_context.current().simulated.losses.setdefault(number, []).append(call)
-        return value
-
-    return record
-
-
-def _remedy(call: LossCall) -> str:
+def _remedy(loss: Any, y_pred: Any) -> str:
     """Return a loss by name, and what helps where its rows cannot be exchanged."""
-    loss = call.loss
     named = f"{loss.name}{definition(getattr(loss, 'fn', type(loss).call))}"
-    rank = getattr(call.arguments["y_pred"], "shape", tf.TensorShape(None)).rank
+    rank = getattr(y_pred, "shape", tf.TensorShape(None)).rank
     if rank and getattr(loss, "axis", 0) is None:
         return f"{named}: {type(loss).__name__}(axis={tuple(range(1, rank))})"
     return named

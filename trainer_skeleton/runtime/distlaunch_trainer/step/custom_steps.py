@@ -12,7 +12,7 @@ summed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count
 from typing import Any, Literal
@@ -131,14 +131,15 @@ class CustomSteps:
             optimizer: Any, apply: Callable[..., Any], gradients: list[Any], variables: Any
         ) -> Any:
             keras_optimizers.disable_gradient_aggregation(optimizer)
-            shares_of = rows if weighs else None
-            if weighs and "sum" in kinds[(call := next(calls)) : call + 1]:
-                gradients = [g if g is None else without_placeholder(g, rows) for g in gradients]
-                shares_of = None
-            summed = sum_weighted(gradients, variables, shares_of)
+            pairs = zip(gradients, variables or gradients, strict=True)
+            shares = [g if g is None else with_static_shape(g, v.shape) for g, v in pairs]
+            if weighs:
+                is_sum = "sum" in kinds[(call := next(calls)) : call + 1]
+                share_of = without_placeholder if is_sum else weigh
+                shares = [g if g is None else share_of(g, rows) for g in shares]
             # LossScaleOptimizer applies the gradients by another optimizer.
             with step_context.extended(update=None):
-                return apply(summed, variables)
+                return apply(sum_gradients(shares), variables)
 
         return replaced_updates(update, weighs_gradients=weighs)
 
@@ -147,24 +148,6 @@ def replaced_updates(update: Callable[..., Any], **context: Any) -> AbstractCont
     """Have optimizers call a function in place of an update in here, see `intercept_updates`."""
     keras_optimizers.intercept_updates(lambda: step_context.current().update)
     return step_context.extended(update=update, **context)
-
-
-def sum_weighted(
-    gradients: Sequence[Any], variables: Sequence[Any] | None, rows: StepRows | None
-) -> list[Any]:
-    """Return the gradients of the global batch; None where a replica has none.
-
-    With ``rows`` they are of means over these; without, they are a replica's shares.
-    """
-    unknown = [tf.TensorShape(None)] * len(gradients)
-    shapes = unknown if variables is None else [v.shape for v in variables]
-
-    def to_exchange(gradient: Any, shape: Any) -> Any:
-        gradient = with_static_shape(gradient, shape)
-        return gradient if rows is None else weigh(gradient, rows)
-
-    pairs = zip(gradients, shapes, strict=True)
-    return sum_gradients([g if g is None else to_exchange(g, shape) for g, shape in pairs])
 
 
 @contextmanager

@@ -111,6 +111,8 @@ class Losses:
     def _may_divide_later(self, y: Any, predicted: Any, weights: Any, rows: StepRows) -> bool:
         """Return whether a divisor of one loss is all that depends on the other replicas."""
         loss = keras_compat.only_loss(self._model)
+        if isinstance(loss, ReplicaLoss):
+            loss = None if loss.gathers_rows else loss.loss
         if (
             loss is None
             or rows.replicas == 1
@@ -149,25 +151,31 @@ def _share_of_rows(loss: tf.Tensor, rows: StepRows) -> LossShare:
     )
 
 
-class GatheredLoss:
-    """A compiled loss that is computed from the rows of all replicas, on each of them."""
+class ReplicaLoss:
+    """A compiled loss on several replicas: of a replica's rows, or of all rows on each replica."""
 
     def __init__(self, loss: keras.losses.Loss) -> None:
-        self._loss = loss
+        self.loss = loss
+        self.gathers_rows = False
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
-        rows = normalized_rows()
-        if rows is None or rows.replicas == 1:
-            return self._loss(y_true, y_pred, sample_weight)
+        rows, data = normalized_rows(), (y_true, y_pred, sample_weight)
+        is_of_all = self.gathers_rows and rows is not None and rows.replicas > 1
+        value = self._of_all_rows(rows, *data) if is_of_all else self.loss(*data)
+        if simulated := step_context.current().simulated:
+            simulated.losses.setdefault(self, []).append((value, data))
+        return value
+
+    def _of_all_rows(self, rows: Any, y_true: Any, y_pred: Any, sample_weight: Any) -> tf.Tensor:
         # As Keras casts them; so all are exchanged at once.
-        targets = tf.nest.map_structure(lambda y: tf.cast(y, self._loss.dtype), y_true)
+        targets = tf.nest.map_structure(lambda y: tf.cast(y, self.loss.dtype), y_true)
         own = targets, y_pred, sample_weight, keras_compat.mask_of(y_pred)
         targets, outputs, weights, mask = gather_rows(own, rows)
         if mask is not None:
             keras_compat.set_mask(outputs, mask)
         whole = StepRows(rows.global_rows, rows.global_rows, 1, may_be_empty=False)
         with step_context.extended(rows=whole, divisors=None):
-            loss = self._loss(targets, outputs, weights)
+            loss = self.loss(targets, outputs, weights)
         # What is not reduced is summed over the replicas.
         return loss * rows.local_fraction(loss.dtype) if loss.shape.rank else loss
 

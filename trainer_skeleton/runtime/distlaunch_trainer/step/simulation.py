@@ -47,7 +47,7 @@ class SimulatedReplica:
         default_factory=list
     )
     added: dict[Any, list[Any]] = field(default_factory=dict)  # losses of add_loss(), by its calls
-    losses: dict[int, list[Any]] = field(default_factory=dict)  # of compile(), by their numbers
+    losses: dict[Any, list[Any]] = field(default_factory=dict)  # of compile(), with their arguments
     results: list[tuple[str, list[Any]]] = field(default_factory=list)  # of the step, and its lines
 
     @property
