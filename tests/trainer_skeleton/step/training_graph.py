@@ -205,7 +205,7 @@ def training_graph(name: str) -> tf.types.experimental.ConcreteFunction:
             data_batch=tf.data.Dataset.from_tensor_slices(data).batch(ROWS).element_spec
         )
     steps = StepFunctions(ModelReplicas(model, strategy))
-    steps.expect_rows(ROWS)
+    steps.replicas.global_batch = ROWS
     inputs = batches(strategy, data), tf.constant(1), tf.zeros([3])
     options = {"has_empty_replicas": name == "last_step", "may_end": name == "unknown_length"}
     return steps._train_function.get_concrete_function(*inputs, **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any
 
@@ -83,23 +83,15 @@ def replaced_draws(replace: Callable[[tf.Tensor], tf.Tensor]) -> Iterator[None]:
 
         return draw_same
 
-    names = [
-        (module, name)
-        for module in _DRAWS
-        for name, function in vars(module).items()
-        if getattr(function, "__module__", "") == module.__name__
-        and name.islower()
-        and not name.startswith("_")
-        and not any(part in name for part in ("_get_", "_grad", "_fallback"))
-    ]
-    originals = [(module, name, getattr(module, name)) for module, name in names]
-    for module, name, original in originals:
-        setattr(module, name, wrap(original))
-    try:
+    with ExitStack() as stack:
+        for module in _DRAWS:
+            for name, function in list(vars(module).items()):
+                is_own = getattr(function, "__module__", "") == module.__name__
+                is_public = name.islower() and not name.startswith("_")
+                is_other = any(part in name for part in ("_get_", "_grad", "_fallback"))
+                if is_own and is_public and not is_other:
+                    stack.enter_context(replaced(module, name, wrap))
         yield
-    finally:
-        for module, name, original in originals:
-            setattr(module, name, original)
 
 
 def replaced_moments(wrap: Callable[[Any], Any]) -> Any:

@@ -51,7 +51,7 @@ class RunState:
         self._options = options
         self._services = services
         self._model_state = ModelState(model, services.cluster.strategy)
-        known = [*self._model_state.variables.values(), *functions.metric_variables]
+        known = [*self._model_state.variables.values(), *functions.replicas.metrics.variables]
         self._others = OtherVariables(model, services.cluster, known)
         self.knows_step = False  # what it assigns
         # Of a checkpoint: the names of other variables, and values that have no variable yet.
@@ -179,7 +179,7 @@ class RunState:
         for name, variable in _generators().items() if has_generators else ():
             variable.assign(values[name])
         if has_metrics:
-            self._functions.restore_metrics(
+            self._functions.replicas.metrics.restore(
                 [tf.convert_to_tensor(values[name]) for name in metrics]
             )
         self._arrays = [values[_callback_name(number)] for number in range(len(arrays))]
@@ -250,7 +250,7 @@ class RunState:
 
     @property
     def _metrics_by_name(self) -> dict[str, Any]:
-        variables = self._functions.metric_variables
+        variables = self._functions.replicas.metrics.variables
         names = stable_names(variable.path for variable in variables)
         return dict(zip(unique_names(f"metrics/{name}" for name in names), variables, strict=True))
 

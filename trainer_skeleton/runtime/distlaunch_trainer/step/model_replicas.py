@@ -51,8 +51,12 @@ class ModelReplicas:
         self.strategy = strategy
         self.count = strategy.num_replicas_in_sync
         self.is_compiled = isinstance(strategy, tf.distribute.TPUStrategy)  # whole steps, by XLA
-        self.gathers_rows = False  # set when a step that gathers the rows of replicas is traced
-        self.global_batch = 0  # rows of a step on all replicas, 0 if they are not known
+        # Whether the replicas exchange rows, e.g. of sparse gradients; known when a step is traced.
+        # An execution must be one step then: TensorFlow fails where a collective has another shape
+        # in a later step of it.
+        self.gathers_rows = False
+        # Rows of a step that all tasks expect, set before the first is traced; 0: not known.
+        self.global_batch = 0
         self.has_divided_rows = True  # whether batches of the traced step are parts of a global one
         self._record_examples = record_examples
         refuse_collectives_in_xla(strategy)

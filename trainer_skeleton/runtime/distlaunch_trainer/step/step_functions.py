@@ -50,7 +50,7 @@ class StepFunctions:
     """The compiled functions of a model on all replicas."""
 
     def __init__(self, replicas: ModelReplicas) -> None:
-        self._replicas, model = replicas, replicas.model
+        self.replicas, model = replicas, replicas.model
         self.is_compared = False  # whether parts of the model's step were compared: `additivity`
         if keras_random.is_same():
             if model.run_eagerly and replicas.count > 1:  # its draws cannot be checked before
@@ -74,25 +74,6 @@ class StepFunctions:
         run, metrics = replicas.run, replicas.metrics
         self._results_function = tf.function(partial(run, metrics.results), autograph=False)
         self.metric_sums = tf.function(partial(run, metrics.sums), autograph=False)
-        self.restore_metrics = metrics.restore
-
-    def expect_rows(self, global_batch: int) -> None:
-        """Take the rows of a step that all tasks expect, before the first is traced."""
-        self._replicas.global_batch = global_batch
-
-    @property
-    def gathers_rows(self) -> bool:
-        """Whether the replicas exchange rows, e.g. of sparse gradients; known after the first step.
-
-        An execution must be one step then: TensorFlow fails where a collective has another shape in
-        a later step of it.
-        """
-        return self._replicas.gathers_rows
-
-    @property
-    def metric_variables(self) -> list[Any]:
-        """The variables of the metrics; each replica counts its rows."""
-        return self._replicas.metrics.variables
 
     def train(
         self, batches: Any, steps: tf.Tensor, signals: tf.Tensor, **options: Any
@@ -115,7 +96,7 @@ class StepFunctions:
 
     def trace(self, *arguments: Any, **options: Any) -> tf.Graph | None:
         """Trace `train` for these arguments; return the graph, or None if there is none."""
-        if self._train_function == self._train or self._replicas.is_compiled:
+        if self._train_function == self._train or self.replicas.is_compiled:
             return None
         return self._train_function.get_concrete_function(*arguments, **options).graph
 
@@ -146,8 +127,8 @@ class StepFunctions:
         That is for validation, callbacks and checkpoints. Each replica has moving statistics of its
         own rows, of which the mean is taken, and may accumulate gradients, which are summed.
         """
-        if self._replicas.normalizations.moving_statistics:
-            self._replicas.average_statistics()
+        if self.replicas.normalizations.moving_statistics:
+            self.replicas.average_statistics()
         if self._training_step.accumulation is not None:
             self._training_step.accumulation.all_reduce()
 
@@ -165,7 +146,7 @@ class StepFunctions:
             self.graph = tf.compat.v1.get_default_graph()
         get_batch, rows = self._getter(batches, form, may_end)
         # In the graph, so that no task waits in Python; and first, so that all stop at one step.
-        signals = self._replicas.run(self._all_reduce, signals, rows)
+        signals = self.replicas.run(self._all_reduce, signals, rows)
         steps = tf.where(tf.reduce_any(signals[:2] > 0), 0, steps)
         if may_end:
             steps = tf.where(_is_like_on_all(signals[3:]), steps, 0)
@@ -177,13 +158,13 @@ class StepFunctions:
             batch, loss, others = self._timed_step(first + number, get_batch, has_empty_replicas)
             is_first = tf.logical_and(not_finite < 0, self._is_lost(loss))
             not_finite = tf.where(is_first, number, not_finite)
-            return number + 1, loss, not_finite, rows + self._replicas.first(batch[2]), others
+            return number + 1, loss, not_finite, rows + self.replicas.first(batch[2]), others
 
         loss, rows = tf.constant(0.0), tf.constant(0, tf.int64)
         loss, not_finite, rows, others = _repeat(train, steps, loss, tf.constant(-1), rows)
         self._check_draws(form)
         if self._training_step.has_local_loss:
-            loss, not_finite = self._replicas.run(self._replicas.agree_on_loss, loss, not_finite)
+            loss, not_finite = self.replicas.run(self.replicas.agree_on_loss, loss, not_finite)
         return Execution(loss, not_finite, steps, rows, signals, others)
 
     def _is_lost(self, loss: tf.Tensor) -> tf.Tensor:
@@ -191,7 +172,7 @@ class StepFunctions:
         is_good = tf.math.is_finite(loss)
         if self._updates is None or self._skipped is None:
             return ~is_good
-        custom = self._replicas.custom
+        custom = self.replicas.custom
         if not (custom.has_train_step or custom.function):  # which may use other optimizers
             update = tf.cast(self._updates.value, tf.int32)
             is_good = tf.not_equal(update, self._last_update)
@@ -208,7 +189,7 @@ class StepFunctions:
         if self.timer is None:
             batch = get_batch()
             return batch, *train(batch)
-        return self.timer.time_step(number, get_batch, train, self._replicas.strategy.run)
+        return self.timer.time_step(number, get_batch, train, self.replicas.strategy.run)
 
     def _getter(
         self, batches: Any, form: BatchForm, may_end: bool
@@ -218,7 +199,7 @@ class StepFunctions:
         If the data `may_end`, the batch is read here, and its global rows are returned too: -1 at
         the end.
         """
-        replicas = self._replicas
+        replicas = self.replicas
         replicas.has_divided_rows = form in {"divided", "same"}
         if may_end and form == "whole":
             optional = batches.get_next_as_optional()  # on all replicas, if on some
@@ -236,9 +217,9 @@ class StepFunctions:
     def _all_reduce(self, signals: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
         """Return the sums of signals, and the rows that each replica gives; called on each."""
         if rows is not None:
-            own = tf.one_hot(replica_id(), self._replicas.count) * tf.cast(rows, tf.float32)
+            own = tf.one_hot(replica_id(), self.replicas.count) * tf.cast(rows, tf.float32)
             signals = tf.concat([signals, own], 0)
-        return self._replicas.all_reduce(signals)
+        return self.replicas.all_reduce(signals)
 
     def _evaluate(
         self,
@@ -251,12 +232,12 @@ class StepFunctions:
     ) -> tuple[tf.Tensor, tf.Tensor | None]:
         get_batch, rows = self._getter(batches, form, may_end)
         if may_end:
-            rows = self._replicas.run(self._all_reduce, tf.zeros([0]), rows)
+            rows = self.replicas.run(self._all_reduce, tf.zeros([0]), rows)
             steps = tf.where(_is_like_on_all(rows), steps, 0)
 
         def evaluate(number: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, ...]:
             batch = get_batch()
-            others = self._replicas.run(self._evaluate_replica, batch, has_empty_replicas)
+            others = self.replicas.run(self._evaluate_replica, batch, has_empty_replicas)
             return number + 1, others
 
         (others,) = _repeat(evaluate, steps)
@@ -264,19 +245,19 @@ class StepFunctions:
         return others, rows
 
     def _check_draws(self, form: BatchForm) -> None:
-        if self._replicas.count > 1 and form in {"divided", "same"} and keras_random.is_same():
+        if self.replicas.count > 1 and form in {"divided", "same"} and keras_random.is_same():
             refuse_other_draws(tf.compat.v1.get_default_graph())
 
     @tf.autograph.experimental.do_not_convert
     def _evaluate_replica(self, batch: Any, has_empty_replicas: bool) -> tf.Tensor:
         """Evaluate one replica's part of a step; return the logs that are no metrics."""
-        replicas = self._replicas
+        replicas = self.replicas
         with replicas.step(batch, may_be_empty=has_empty_replicas) as (data, rows):
             return replicas.mean_over_rows(self._count(data, rows), rows)
 
     def _count(self, data: Any, rows: StepRows) -> tf.Tensor:
         """Count a replica's rows in the metrics; return its logs that are no metrics."""
-        replicas, logs = self._replicas, self._evaluation_logs
+        replicas, logs = self.replicas, self._evaluation_logs
         if replicas.custom.has_test_step:
             with replicas.unchanged_without_rows(rows):
                 results = replicas.custom.test(data, rows)
