@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from itertools import count
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -155,7 +156,7 @@ def recorded_results(model: keras.Model) -> Iterator[list[tuple[Any, str]]]:
     """Yield a list that gets the results of a model's metrics, with the metrics' names."""
     for metric in model.metrics:
         if "result" not in vars(metric):
-            metric.result = _recorded_result(metric, metric.result)
+            metric.result = partial(_recorded_result, metric, metric.result)
     results: list[tuple[Any, str]] = []
     with step_context.extended(metric_results=results):
         yield results
@@ -171,11 +172,8 @@ def other_names(logs: Mapping[str, Any], results: Iterable[tuple[Any, str]]) -> 
     }
 
 
-def _recorded_result(metric: Any, result: Callable[[], Any]) -> Callable[[], Any]:
-    def recorded() -> Any:
-        value = result()
-        if (results := step_context.current().metric_results) is not None:
-            results.append((value, metric.name))
-        return value
-
-    return recorded
+def _recorded_result(metric: Any, result: Callable[[], Any]) -> Any:
+    value = result()
+    if (results := step_context.current().metric_results) is not None:
+        results.append((value, metric.name))
+    return value

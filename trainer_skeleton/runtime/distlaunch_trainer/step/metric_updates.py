@@ -41,29 +41,24 @@ def watch(metrics: Iterable[keras.metrics.Metric]) -> None:
     """Have replicas update metrics as above."""
     for metric in metrics:
         if "update_state" not in vars(metric):
-            metric.update_state = _update_on_replica(metric, metric.update_state)
+            metric.update_state = partial(_update_on_replica, metric, metric.update_state)
 
 
-def _update_on_replica(metric: Any, update: Callable[..., Any]) -> Callable[..., None]:
-    signature = inspect.signature(update)
-
-    def update_on_replica(*args: Any, **options: Any) -> None:
-        context = step_context.current()
-        rows = context.rows
-        if rows is None or rows.replicas == 1 or context.simulated:
-            update(*args, **options)
+def _update_on_replica(metric: Any, update: Callable[..., Any], *args: Any, **options: Any) -> None:
+    context = step_context.current()
+    rows = context.rows
+    if rows is None or rows.replicas == 1 or context.simulated:
+        update(*args, **options)
+        return
+    with step_context.extended(rows=None):  # metrics inside this one are updated with it
+        if any(map(_has_rows, tf.nest.flatten((args, options)))):
+            _update_by_rows(metric, update, (args, options), rows)
             return
-        with step_context.extended(rows=None):  # metrics inside this one are updated with it
-            if any(map(_has_rows, tf.nest.flatten((args, options)))):
-                _update_by_rows(metric, update, (args, options), rows)
-                return
-            weight = signature.bind(*args, **options).arguments.get("sample_weight")
-            if context.has_shares or _counts_rows(weight, rows):
-                update(*args, **options)
-            else:
-                _update_by_step(metric, update, (args, options), rows)
-
-    return update_on_replica
+        given = inspect.signature(update).bind(*args, **options).arguments
+        if context.has_shares or _counts_rows(given.get("sample_weight"), rows):
+            update(*args, **options)
+        else:
+            _update_by_step(metric, update, (args, options), rows)
 
 
 def _has_rows(value: Any) -> bool:
@@ -161,21 +156,22 @@ def _is_additive(metric: Any, data: Any) -> bool:
 
 
 def _compare_parts(metric: Any, data: Any) -> bool:
-    whole = tf.nest.map_structure(partial(_made_up, np.random.default_rng(0)), data)
+    random, given = np.random.default_rng(0), tf.nest.flatten(data)
+    whole = [_made_up(random, value) for value in given]
+    if given and _has_rows(given[0]) and whole[0].dtype.is_floating:
+        whole[0] = tf.round(whole[0])  # targets: some rows are classified right, others wrong
 
     def state(*parts: range) -> list[np.ndarray]:
         values = [tf.convert_to_tensor(value) for value in metric.stateless_reset_state()]
         for numbers in parts:
-            own = [
-                rows_of(numbers, value) if _has_rows(given) else value
-                for given, value in zip(*map(tf.nest.flatten, (data, whole)), strict=True)
-            ]
+            pairs = zip(given, whole, strict=True)
+            own = [rows_of(numbers, made) if _has_rows(value) else made for value, made in pairs]
             args, options = tf.nest.pack_sequence_as(data, own)
             values = metric.stateless_update_state(values, *args, **options)
         return [np.asarray(value, float) for value in values]
 
     states = [state(*PARTS)]
-    if any(map(_has_rows, tf.nest.flatten(data))):
+    if any(map(_has_rows, given)):
         states.append(state(range(ROWS)))
     return all(
         np.allclose(sum(parts), value, _TOLERANCE, _TOLERANCE, equal_nan=True)
