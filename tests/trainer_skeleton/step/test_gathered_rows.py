@@ -27,7 +27,7 @@ def loss(x, mask, number):
 
 
 @tf.function(autograph=False)
-def gradients(size, is_divided, weighed):
+def gradients(size, is_divided):
     def replica():
         first = tf.distribute.get_replica_context().replica_id_in_sync_group
         own = tf.constant(data)[:size][first::3]
@@ -37,38 +37,37 @@ def gradients(size, is_divided, weighed):
         with tf.GradientTape() as tape:
             tape.watch(own)
             number = tf.range(2**40, 2**40 + tf.shape(own, tf.int64)[0]) % 7
-            parts = gather_rows([own, own[:, 0] > 0, None, number], rows, weighed=weighed)
+            parts = gather_rows([own, own[:, 0] > 0, None, number], rows)
             assert parts[2] is None
             value = loss(parts[0], parts[1], parts[3])
-        scale = rows.local_fraction(tf.float64) if weighed else 1.0
-        return parts[:2], parts[3], tape.gradient(value, own)[:count] * scale
+        gradient = tape.gradient(value, own)[:count] * rows.local_fraction(tf.float64)
+        return parts[:2], parts[3], gradient
 
     return strategy.run(replica)
 
 
 for size in (8, 4, 2):  # 3, 3 and 2 rows; 2, 1 and 1; 1, 1 and none
     for is_divided in (True, False):
-        for weighed in (False, True):
-            parts, numbers, grads = gradients(tf.constant(size), is_divided, weighed)
-            place = np.arange(size).reshape(-1) % 3
-            order = np.arange(size) if is_divided else np.argsort(place, kind="stable")
-            own_number = np.arange(size) // 3
-            x = tf.constant(data[:size][order])
-            number = (2**40 + own_number[order]) % 7
-            with tf.GradientTape() as tape:
-                tape.watch(x)
-                alone = loss(x, x[:, 0] > 0, tf.constant(number))
-            expected = tape.gradient(alone, x).numpy()
-            local = strategy.experimental_local_results
-            for of_replica in local(parts[0]):
-                np.testing.assert_array_equal(of_replica, x)
-            for of_replica in local(parts[1]):
-                np.testing.assert_array_equal(of_replica, x[:, 0] > 0)
-            for of_replica in local(numbers):
-                np.testing.assert_array_equal(of_replica, number)
-            for replica, gradient in enumerate(local(grads)):
-                own = place[order] == replica
-                np.testing.assert_allclose(gradient, expected[own], rtol=0, atol=1e-12)
+        parts, numbers, grads = gradients(tf.constant(size), is_divided)
+        place = np.arange(size).reshape(-1) % 3
+        order = np.arange(size) if is_divided else np.argsort(place, kind="stable")
+        own_number = np.arange(size) // 3
+        x = tf.constant(data[:size][order])
+        number = (2**40 + own_number[order]) % 7
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            alone = loss(x, x[:, 0] > 0, tf.constant(number))
+        expected = tape.gradient(alone, x).numpy()
+        local = strategy.experimental_local_results
+        for of_replica in local(parts[0]):
+            np.testing.assert_array_equal(of_replica, x)
+        for of_replica in local(parts[1]):
+            np.testing.assert_array_equal(of_replica, x[:, 0] > 0)
+        for of_replica in local(numbers):
+            np.testing.assert_array_equal(of_replica, number)
+        for replica, gradient in enumerate(local(grads)):
+            own = place[order] == replica
+            np.testing.assert_allclose(gradient, expected[own], rtol=0, atol=1e-12)
 """
 
 

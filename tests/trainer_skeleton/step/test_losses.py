@@ -17,7 +17,7 @@ FEW = {
     "dice_with_weights_and_accumulation": NONE,
     "circle": NONE,
     "two_outputs_of_which_one_is_masked": NONE,
-    "layer_over_rows": r"layer mixes\w* \(Mixes, loss_cases.py, line \d+\) computes with several",
+    "layer_over_rows": r"layer mixes\w* of Mixes \(loss_cases.py, line \d+\) computes with several",
     "step_with_sum": NONE,
 }
 CASES = FEW | {
@@ -26,7 +26,7 @@ CASES = FEW | {
     "sum_run_eagerly": NONE,
     "vector": NONE,
     "mean_and_regularizers": NONE,
-    "sum_with_another_term": r"layer adds\w* \(Adds, loss_cases.py, line \d+\) is neither",
+    "sum_with_another_term": r"layer adds\w* \(loss_cases.py, line \d+\) is neither",
     "masked_mean_that_is_added": r"add_loss\(\) of the layer adds\w* .* is neither",
     "sum_in_xla": NONE,
     "dice": NONE,

@@ -205,11 +205,10 @@ def training_graph(name: str) -> tf.types.experimental.ConcreteFunction:
             data_batch=tf.data.Dataset.from_tensor_slices(data).batch(ROWS).element_spec
         )
     steps = StepFunctions(ModelReplicas(model, strategy))
-    steps.expect_rows(ROWS)
-    is_last = name == "last_step"
-    inputs = batches(strategy, data), tf.constant(1), tf.zeros([3]), is_last, "divided"
-    may_end = name == "unknown_length"
-    return steps._train_function.get_concrete_function(*inputs, may_end=may_end)
+    steps.replicas.global_batch = ROWS
+    inputs = batches(strategy, data), tf.constant(1), tf.zeros([3])
+    options = {"has_empty_replicas": name == "last_step", "may_end": name == "unknown_length"}
+    return steps._train_function.get_concrete_function(*inputs, **options)
 
 
 def executed() -> dict[str, Any]:

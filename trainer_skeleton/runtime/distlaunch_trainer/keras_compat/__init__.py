@@ -133,13 +133,10 @@ def plain_variable(variable: tf.Variable) -> tf.Variable:
 
 def written_variables(graph: Any) -> list[tf.Variable]:
     """Return the variables that a traced function assigns, of replicas the distributed one."""
-    read_only = set(get_read_only_resource_input_indices_graph(graph))
-    handles = {id(inner): outer for outer, inner in graph.captures}
+    read, found = only_read(graph), {}
     by_handle = {id(variable.handle): variable for variable in graph.variables}
-    found: dict[int, tf.Variable] = {}
-    for index, argument in enumerate(graph.inputs):
-        handle = handles.get(id(argument))
-        if argument.dtype == tf.resource and index not in read_only and handle is not None:
+    for handle, _ in graph.captures:
+        if handle.dtype == tf.resource and id(handle) not in read:
             distributed = getattr(handle, "_distributed_container", lambda: None)()
             variable = by_handle.get(id(handle)) if distributed is None else distributed
             if variable is not None:  # not a table
@@ -147,11 +144,16 @@ def written_variables(graph: Any) -> list[tf.Variable]:
     return list(found.values())
 
 
-class _VariableCreation(keras.StatelessScope):
+class UnchangedVariables(keras.StatelessScope):
     """Leaves variables as they are: an update may be a tensor of an inner function's graph."""
 
     def add_update(self, update: tuple[keras.Variable, Any]) -> None:
         """Drop an update."""
+
+    def get_current_value(self, ref: keras.Variable) -> Any:
+        """Return the value that the scope was given, or the variable's: regularizers need it."""
+        value = super().get_current_value(ref)
+        return ref._value if value is None else value  # noqa: SLF001
 
 
 @contextmanager
@@ -162,7 +164,7 @@ def variable_creation() -> Iterator[None]:
     # A function of the user's would keep what is traced here, which updates nothing.
     kind.__call__ = lambda function, *args, **options: call(function._clone(None), *args, **options)  # noqa: SLF001
     try:
-        with _VariableCreation(collect_losses=True), SymbolicScope():
+        with UnchangedVariables(collect_losses=True), SymbolicScope():
             yield
     finally:
         kind.__call__ = call
@@ -187,6 +189,12 @@ def only_loss(model: keras.Model) -> keras.losses.Loss | None:
 def compiled_loss(model: keras.Model, y: Any, predicted: Any, sample_weight: Any) -> tf.Tensor:
     """Return the loss that a model was compiled with, without regularizers and ``add_loss()``."""
     return model._compile_loss(y, predicted, sample_weight)  # noqa: SLF001
+
+
+def replace_losses(model: keras.Model, wrap: Callable[[Any], Any]) -> None:
+    """Replace each loss of ``compile()`` by ``wrap(loss)``, if they are built."""
+    losses = (model._compile_loss and model._compile_loss._flat_losses) or []  # noqa: SLF001
+    losses[:] = [each._replace(loss=wrap(each.loss)) for each in losses]
 
 
 def own_losses(layer: keras.Layer) -> list[tf.Tensor]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial, wraps
 from typing import Any
 
 import keras
@@ -23,12 +22,31 @@ def parts(optimizer: keras.optimizers.Optimizer) -> list[Any]:
     return [optimizer] if several is None else list(several)
 
 
-def classes_with_apply() -> list[Any]:
-    """Return the classes of optimizers that have an ``apply()`` of their own."""
-    classes: list[Any] = [keras.optimizers.Optimizer]
-    for kind in classes:
-        classes += kind.__subclasses__()
-    return [kind for n, kind in enumerate(classes) if not n or "apply" in vars(kind)]
+def intercept_updates(current_update: Callable[[], Callable[..., Any] | None]) -> None:
+    """Have optimizers call what `current_update` returns, unless it is None, for ``apply()``.
+
+    That function is given the optimizer, its ``apply()``, and the arguments of the call as lists.
+    """
+    kinds: list[Any] = [keras.optimizers.Optimizer]
+    for number, kind in enumerate(kinds):
+        kinds += kind.__subclasses__()
+        is_own = not number or "apply" in vars(kind)
+        if is_own and not hasattr(kind.apply, "is_intercepted"):
+            kind.apply = _intercepted(kind.apply, current_update)
+
+
+def _intercepted(apply: Callable[..., Any], current_update: Callable[[], Any]) -> Any:
+    @wraps(apply)
+    def intercepted(optimizer: Any, grads: Iterable[Any], trainable_variables: Any = None) -> Any:
+        update = current_update()
+        if update is None:
+            return apply(optimizer, grads, trainable_variables)
+        variables = None if trainable_variables is None else list(trainable_variables)
+        return update(optimizer, partial(apply, optimizer), list(grads), variables)
+
+    marked: Any = intercepted
+    marked.is_intercepted = True
+    return marked
 
 
 def use_current_strategy(optimizer: keras.optimizers.Optimizer) -> None:
@@ -74,20 +92,6 @@ def adds_gradients(optimizer: keras.optimizers.Optimizer) -> bool:
     own = getattr(optimizer, "inner_optimizer", optimizer)
     clips = own.clipnorm or own.clipvalue or own.global_clipnorm
     return type(own) is keras.optimizers.SGD and not clips
-
-
-@contextmanager
-def replaced_updates(apply: Callable[..., None]) -> Iterator[None]:
-    """Have all optimizers call ``apply(optimizer, gradients, variables)`` in place of an update."""
-    kinds = classes_with_apply()
-    originals = [kind.apply for kind in kinds]
-    for kind in kinds:
-        kind.apply = apply
-    try:
-        yield
-    finally:
-        for kind, original in zip(kinds, originals, strict=True):
-            kind.apply = original
 
 
 def compile_updates(optimizer: keras.optimizers.Optimizer, is_compiled: Callable[[], bool]) -> None:

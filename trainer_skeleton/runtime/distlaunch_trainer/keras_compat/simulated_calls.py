@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any
 
@@ -15,21 +15,10 @@ from tensorflow.python.eager import context
 from tensorflow.python.ops import gen_random_ops, gen_stateless_random_ops
 from tensorflow.python.ops import gen_stateless_random_ops_v2 as gen_stateless_random_ops_of_keys
 
-from . import tracked_variables
+from . import UnchangedVariables, tracked_variables
 
 _DRAWS = gen_random_ops, gen_stateless_random_ops, gen_stateless_random_ops_of_keys
 _UNUSED_SEED = 1_234_567_891
-
-
-class _UnchangedVariables(keras.StatelessScope):
-    """Drops what is assigned to Keras's variables, also by functions that are traced apart."""
-
-    def add_update(self, update: Any) -> None:
-        pass
-
-    def get_current_value(self, ref: keras.Variable) -> Any:
-        value = super().get_current_value(ref)
-        return ref._value if value is None else value  # noqa: SLF001 - regularizers need it
 
 
 @contextmanager
@@ -57,7 +46,7 @@ def unchanged_state(model: keras.Model) -> Iterator[None]:
     of_numpy = np.random.get_state()  # noqa: NPY002 - what scripts use
     states = random.getstate(), generator and generator.getstate()
     try:
-        with _UnchangedVariables(empty):
+        with UnchangedVariables(empty):
             yield
     finally:
         for variable, value in variables:
@@ -94,42 +83,15 @@ def replaced_draws(replace: Callable[[tf.Tensor], tf.Tensor]) -> Iterator[None]:
 
         return draw_same
 
-    names = [
-        (module, name)
-        for module in _DRAWS
-        for name, function in vars(module).items()
-        if getattr(function, "__module__", "") == module.__name__
-        and name.islower()
-        and not name.startswith("_")
-        and not any(part in name for part in ("_get_", "_grad", "_fallback"))
-    ]
-    originals = [(module, name, getattr(module, name)) for module, name in names]
-    for module, name, original in originals:
-        setattr(module, name, wrap(original))
-    try:
+    with ExitStack() as stack:
+        for module in _DRAWS:
+            for name, function in list(vars(module).items()):
+                is_own = getattr(function, "__module__", "") == module.__name__
+                is_public = name.islower() and not name.startswith("_")
+                is_other = any(part in name for part in ("_get_", "_grad", "_fallback"))
+                if is_own and is_public and not is_other:
+                    stack.enter_context(replaced(module, name, wrap))
         yield
-    finally:
-        for module, name, original in originals:
-            setattr(module, name, original)
-
-
-def replace_losses(model: keras.Model, wrap: Callable[[int, Any], Any]) -> None:
-    """Replace each loss of ``compile()`` by ``wrap(number, loss)``, if they are built."""
-    compiled = model._compile_loss  # noqa: SLF001
-    losses = (compiled and compiled._flat_losses) or []  # noqa: SLF001
-    for number, each in enumerate(losses):
-        losses[number] = each._replace(loss=wrap(number, each.loss))
-
-
-@contextmanager
-def observed_losses(model: keras.Model, wrap: Callable[[int, Any], Any]) -> Iterator[None]:
-    """Replace losses of ``compile()`` likewise in here."""
-    originals: list[Any] = []
-    replace_losses(model, lambda number, loss: originals.append(loss) or wrap(number, loss))
-    try:
-        yield
-    finally:
-        replace_losses(model, lambda number, _: originals[number])
 
 
 def replaced_moments(wrap: Callable[[Any], Any]) -> Any:

@@ -91,7 +91,7 @@ class Evaluator:
         """Evaluate some steps; return how many are done then, less than `end` at the data's end."""
         while first < end:
             # Only the first step shows whether replicas exchange rows.
-            is_single = not first or reader.may_end_early or self._functions.gathers_rows
+            is_single = not first or reader.may_end_early or self._functions.replicas.gathers_rows
             last = first + 1 if is_single else end
             last = end_of_similar_steps(reader.has_empty_replicas, first, last)
             rows = self._functions.evaluate(

@@ -132,7 +132,7 @@ class Loop:
     def _agree_on_hooks(self) -> None:
         own = self._tools.callbacks
         rows = self._cluster.all_gather(np.array(self._data.options.global_batch, np.int64))
-        self.functions.expect_rows(int(rows.min()))
+        self.functions.replicas.global_batch = int(rows.min())
         wanted = [own.see_batches, own.see_test_batches, own.take_bad_losses, own.show_progress]
         agreed = self._cluster.all_reduce_sum(np.array(wanted, np.int64)) > 0
         self._runner.hooks = hooks = AgreedHooks(*map(bool, agreed))

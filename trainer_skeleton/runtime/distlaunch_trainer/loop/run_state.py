@@ -51,7 +51,7 @@ class RunState:
         self._options = options
         self._services = services
         self._model_state = ModelState(model, services.cluster.strategy)
-        known = [*self._model_state.variables.values(), *functions.metric_variables]
+        known = [*self._model_state.variables.values(), *functions.replicas.metrics.variables]
         self._others = OtherVariables(model, services.cluster, known)
         self.knows_step = False  # what it assigns
         # Of a checkpoint: the names of other variables, and values that have no variable yet.
@@ -167,7 +167,7 @@ class RunState:
             for name, variable in generators.items():
                 variable.assign(values[name])
         if _has_all(values, metrics):
-            self._functions.restore_metrics(
+            self._functions.replicas.metrics.restore(
                 [tf.convert_to_tensor(values[name]) for name in metrics]
             )
         else:
@@ -234,7 +234,7 @@ class RunState:
 
     @property
     def _metrics_by_name(self) -> dict[str, Any]:
-        variables = self._functions.metric_variables
+        variables = self._functions.replicas.metrics.variables
         names = stable_names(variable.path for variable in variables)
         return dict(zip(unique_names(f"metrics/{name}" for name in names), variables, strict=True))
 

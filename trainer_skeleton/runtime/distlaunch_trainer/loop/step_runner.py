@@ -202,7 +202,7 @@ class StepRunner(Runner):
             self._state.begin("on_train_batch_begin", first - start)
         # Only the first step shows whether replicas exchange rows of sparse gradients.
         is_first = not self._steps_per_execution.is_measured
-        is_single = is_first or self._options.single_steps or self._functions.gathers_rows
+        is_single = is_first or self._options.single_steps or self._functions.replicas.gathers_rows
         last = first + 1 if is_single or reader.may_end_early else block.stop
         self._launched = end = end_of_similar_steps(reader.has_empty_replicas, first, last)
         started = time.perf_counter()

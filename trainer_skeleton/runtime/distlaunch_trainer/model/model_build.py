@@ -16,11 +16,11 @@ import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
 from distlaunch_trainer.input.batch_rows import count_rows
-from distlaunch_trainer.keras_compat.keras_optimizers import replaced_updates
 from distlaunch_trainer.step.custom_steps import (
     other_names,
     overrides,
     recorded_results,
+    replaced_updates,
 )
 from distlaunch_trainer.step.losses import normalize_globally
 from distlaunch_trainer.step.step_context import StepRows
@@ -73,12 +73,12 @@ def _recorded_applications() -> Iterator[list[tuple[Any, list[Any]]]]:
     """Record the variables that each optimizer is called for first, and update none."""
     applications: list[tuple[Any, list[Any]]] = []
 
-    def apply(optimizer: Any, _: Any, trainable_variables: Any = None) -> None:
+    def update(optimizer: Any, _: Any, __: Any, variables: list[Any] | None) -> None:
         is_known = any(optimizer is other for other, _ in applications)
-        if trainable_variables is not None and not is_known and not optimizer.built:
-            applications.append((optimizer, list(trainable_variables)))
+        if variables is not None and not is_known and not optimizer.built:
+            applications.append((optimizer, variables))
 
-    with replaced_updates(apply):
+    with replaced_updates(update):
         yield applications
 
 

@@ -108,7 +108,10 @@ def find_optimizers(model: keras.Model) -> dict[str, keras.optimizers.Optimizer]
     Those in lists and dicts, of nested models and in a MultiOptimizer are included; each once.
     """
     layers = keras_compat.all_layers(model)
-    prefixes = ["", *(f"{name}/" for name in unique_names(stable_names(_names(layers[1:]))))]
+    prefixes = [
+        "",
+        *(f"{name}/" for name in unique_names(stable_names(layer.name for layer in layers[1:]))),
+    ]
     named: dict[str, keras.optimizers.Optimizer] = {}
     for prefix, layer in zip(prefixes, layers, strict=True):
         for attribute, value in vars(layer).items():
@@ -155,13 +158,9 @@ def _class_name(optimizer: keras.optimizers.Optimizer) -> str:
     return name if inner is None else f"{name}({_class_name(inner)})"
 
 
-def _names(layers: Sequence[keras.Layer]) -> list[str]:
-    return [layer.name for layer in layers]
-
-
 def _describe_layers(model: keras.Model) -> list[list[Any]]:
     layers = keras_compat.all_layers(model)[1:]
-    names = stable_names(_names(layers))
+    names = stable_names(layer.name for layer in layers)
     return [
         [name, type(layer).__name__, _arguments(layer)]
         for name, layer in zip(names, layers, strict=True)

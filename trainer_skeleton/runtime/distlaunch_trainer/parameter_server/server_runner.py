@@ -85,7 +85,8 @@ class ServerRunner(Runner):
         self._watchdog.progress()
         if not math.isfinite(result.loss) and not self.hooks.take_bad_losses:
             raise not_finite(step, result.loss)
-        for variable, added in zip(self._functions.metric_variables, result.metrics, strict=True):
+        variables = self._functions.replicas.metrics.variables
+        for variable, added in zip(variables, result.metrics, strict=True):
             variable.assign_add(added)
         self._state.update(step=step, epoch_examples=progress.epoch_examples + result.rows)
         epoch = self._options.epochs_before + len(progress.history) + 1

@@ -73,7 +73,7 @@ class WorkerStep:
                 predicted = self._model(x, training=True)
                 share = self._losses.share(x, y, predicted, weights, rows, training=True)
                 with tape.stop_recording():
-                    self._metrics.count_local_loss(share.loss_to_report, rows)
+                    self._metrics.count_loss(share.loss_to_report, rows)
                     self._metrics.count(StepLogs(), x, y, predicted, weights)
             loss = self._variables.optimizer.scale_loss(share.loss_to_differentiate)
         gradients = tape.gradient(loss, values)

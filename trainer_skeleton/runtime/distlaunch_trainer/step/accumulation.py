@@ -16,7 +16,7 @@ import tensorflow as tf
 from distlaunch_trainer.keras_compat import keras_optimizers
 
 from . import step_context
-from .all_reduce import sum_gradients, sum_over_replicas
+from .all_reduce import on_first_replica, sum_gradients, sum_over_replicas
 from .step_timing import OF_TRAINER, StepTimer
 
 
@@ -55,9 +55,7 @@ class GradientAccumulation:
 
         To be called across replicas.
         """
-        for accumulator, gradient in zip(self._accumulators, gradients, strict=True):
-            if gradient is not None:
-                self._update(accumulator, _add, gradient)
+        self._update(lambda accumulator, gradient: accumulator.assign_add(gradient), gradients)
         self._iterations.value.assign_add(1)
 
     @tf.autograph.experimental.do_not_convert
@@ -82,47 +80,35 @@ class GradientAccumulation:
 
     def reset(self) -> None:
         """Set the accumulators to zero; to be called across replicas."""
-        for accumulator in self._accumulators:
-            self._update(accumulator, _set_to_zero)
+        self._update(_assign, [tf.zeros(each.shape, each.dtype) for each in self._accumulators])
 
     def share(self) -> None:
         """Let the first replica alone hold sums that all replicas hold, before a step adds."""
         if self._hold_sums:
-            self._keep_on_first_replica()
+            self._replace(_keep_on_first)
             self._hold_sums = False
 
     def all_reduce(self) -> None:
         """Give all replicas the sums, before they are read."""
         if not self._hold_sums:
-            self._all_reduce()
+            self._replace(sum_over_replicas)
             self._hold_sums = True
 
     @tf.function(autograph=False)
-    def _keep_on_first_replica(self) -> None:
-        def first_or_zeros() -> list[tf.Tensor]:
-            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-            values = [accumulator.value for accumulator in self._accumulators]
-            return [tf.where(tf.equal(replica, 0), value, tf.zeros_like(value)) for value in values]
+    def _replace(self, function: Callable[[list[tf.Tensor]], list[tf.Tensor]]) -> None:
+        """Set the accumulators of each replica to what a function returns of their values."""
+        values = self._strategy.run(
+            lambda: function([tf.identity(each.value) for each in self._accumulators])
+        )
+        self._update(_assign, values)
 
-        self._assign(self._strategy.run(first_or_zeros))
-
-    @tf.function(autograph=False)
-    def _all_reduce(self) -> None:
-        def sums() -> list[tf.Tensor]:
-            values = [accumulator.value for accumulator in self._accumulators]
-            return sum_over_replicas([tf.identity(value) for value in values])
-
-        self._assign(self._strategy.run(sums))
-
-    def _assign(self, values: list[Any]) -> None:
+    def _update(self, function: Callable[..., Any], values: list[Any]) -> None:
+        """Update the accumulators of each replica of this task by that replica's values."""
         for accumulator, value in zip(self._accumulators, values, strict=True):
-            self._update(accumulator, _assign, value)
-
-    def _update(
-        self, accumulator: keras.Variable, function: Callable[..., Any], *args: Any
-    ) -> None:
-        """Update the accumulator of each replica of this task by that replica's arguments."""
-        self._strategy.extended.update(accumulator.value, function, args=args, group=False)
+            if value is not None:
+                self._strategy.extended.update(
+                    accumulator.value, function, args=(value,), group=False
+                )
 
 
 def accumulates_locally(model: keras.Model, replicas: int) -> bool:
@@ -141,13 +127,9 @@ def accumulates_locally(model: keras.Model, replicas: int) -> bool:
     )
 
 
-def _add(variable: tf.Variable, gradient: Any) -> None:
-    variable.assign_add(tf.convert_to_tensor(gradient))
+def _keep_on_first(values: list[tf.Tensor]) -> list[tf.Tensor]:
+    return [*map(on_first_replica, values)]
 
 
 def _assign(variable: tf.Variable, value: tf.Tensor) -> None:
     variable.assign(value)
-
-
-def _set_to_zero(variable: tf.Variable) -> None:
-    variable.assign(tf.zeros_like(variable))

@@ -6,9 +6,7 @@ operations and functions a loss is computed.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -17,14 +15,13 @@ import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
 from distlaunch_trainer.errors import ModelError
-from distlaunch_trainer.keras_compat import simulated_calls
-from distlaunch_trainer.task.explain import project_path, user_code
+from distlaunch_trainer.task.explain import definition, user_code
 
 from . import step_context
-from .custom_steps import Kind, overrides, set_gradient_kinds
+from .custom_steps import Kind, gradient_kinds, overrides
 from .gathered_rows import check_can_gather
-from .losses import GatheredLoss, set_added_sum, set_sum
-from .simulation import PARTS, ROWS, LayerCall, SimulatedReplica, simulate
+from .losses import ReplicaLoss, added_sums, own_sums
+from .simulation import PARTS, ROWS, SimulatedReplica, simulate
 
 _FRACTIONS = [len(numbers) / ROWS for numbers in PARTS]
 _ROUNDING = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -62,8 +59,10 @@ class _Comparison:
         self._tolerance = min(100 * rounding, rounding**0.5)
 
     def notes(self) -> Iterator[str]:
-        with simulated_calls.observed_losses(self._model, _recording):
-            replicas = self._simulate()
+        keras_compat.replace_losses(
+            self._model, lambda loss: loss if isinstance(loss, ReplicaLoss) else ReplicaLoss(loss)
+        )
+        replicas = self._simulate()
         yield from self._notes_of_layers([replica.layer_calls for replica in replicas])
         yield from self._notes_of_added([replica.added for replica in replicas])
         yield from self._notes_of_losses([replica.losses for replica in replicas])
@@ -79,59 +78,59 @@ class _Comparison:
         loss = self._model.compute_loss(x, y, self._model(x, training=True), weights)
         step_context.current().simulated.results.append(("", [tf.reduce_sum(loss)]))
 
-    def _notes_of_layers(self, calls: list[list[LayerCall]]) -> Iterator[str]:
+    def _notes_of_layers(self, calls: list[list[Any]]) -> Iterator[str]:
         """Name the innermost layers whose outputs for a row depend on other rows."""
         if len({len(of_replica) for of_replica in calls}) > 1:
             return
-        mixing: dict[int, keras.Layer] = {}
-        for number, (whole, *parts) in enumerate(zip(*calls, strict=True)):
-            is_outer = any(other >= whole.first_inside for other in mixing)
-            if is_outer or not self._are_by_row(whole.inputs, [part.inputs for part in parts]):
-                continue
-            if not self._are_by_row(whole.outputs, [part.outputs for part in parts]):
-                mixing[number] = whole.layer
-        for layer in {id(layer): layer for layer in mixing.values()}.values():
-            yield (
-                f"{_named(layer)} computes with several rows of a batch, {_EACH}: compute each row "
-                f"by itself, or give what compares rows to compile(loss=...)"
-            )
+        mixing: set[keras.Layer] = set()
+        for of_replicas in zip(*calls, strict=True):
+            (layer, *_), *_ = of_replicas
+            inputs, outputs = ([call[n] for call in of_replicas] for n in (1, 2))
+            is_mixing = self._are_by_row(*inputs) and not self._are_by_row(*outputs)
+            if is_mixing and mixing.isdisjoint(keras_compat.all_layers(layer)):
+                mixing.add(layer)
+                yield (
+                    f"{_named(layer)} computes with several rows of a batch, {_EACH}: compute each "
+                    f"row by itself, or give what compares rows to compile(loss=...)"
+                )
 
     def _notes_of_added(self, added: list[dict[Any, list[Any]]]) -> Iterator[str]:
         for layer, call in added[0]:
             values = [of_replica.get((layer, call), []) for of_replica in added]
             kind = self._kind(values)
-            set_added_sum(layer, call, is_sum=kind == "sum")
+            added_sums.setdefault(layer, {})[call] = kind == "sum"
+            named = f"add_loss() of the layer {layer.name} ({call})"
             if kind == "mean" and not any(0 < abs(float(v)) < np.inf for v in values[0]):
                 yield (
-                    f"add_loss() of {_named(layer, call)} is given {float(values[0][0]):g} by the "
-                    f"first weights, so it is not known whether it is a mean over the rows of a "
-                    f"batch or a sum: it is taken to be a mean"
+                    f"{named} is given {float(values[0][0]):g} by the first weights, so it is not "
+                    f"known whether it is a mean over the rows of a batch or a sum: it is taken to "
+                    f"be a mean"
                 )
             if kind is None:
                 yield (
-                    f"add_loss() of {_named(layer, call)} is neither a mean nor a sum over the "
-                    f"rows of a batch, {_EACH}: call it for each mean and each sum by itself, and "
-                    f"give what compares rows to compile(loss=...)"
+                    f"{named} is neither a mean nor a sum over the rows of a batch, {_EACH}: call "
+                    f"it for each mean and each sum by itself, and give what compares rows to "
+                    f"compile(loss=...)"
                 )
 
-    def _notes_of_losses(self, losses: list[dict[int, list[LossCall]]]) -> Iterator[str]:
+    def _notes_of_losses(self, losses: list[dict[ReplicaLoss, list[Any]]]) -> Iterator[str]:
         """Have compiled losses that do not add up computed from the rows of all replicas."""
-        gathered = set()
-        for number, calls in losses[0].items():
-            values = [[tf.reduce_sum(c.value) for c in each.get(number, [])] for each in losses]
+        for loss, calls in losses[0].items():
+            values = [[tf.reduce_sum(value) for value, _ in each.get(loss, [])] for each in losses]
+            (value, arguments), *_ = calls
             # Those that are not reduced are summed.
-            if self._kind(values) == ("sum" if calls[0].value.shape.rank else "mean"):
+            if self._kind(values) == ("sum" if value.shape.rank else "mean"):
                 continue
             try:
-                for name, value in calls[0].arguments.items():
-                    for part in tf.nest.flatten(value):
+                for name, each in zip(
+                    ("y_true", "y_pred", "sample_weight"), arguments, strict=True
+                ):
+                    for part in tf.nest.flatten(each if each is not None else []):
                         check_can_gather(name, part)
-                gathered.add(number)
+                loss.gathers_rows = True
             except ModelError as error:
-                yield f"the loss {_remedy(calls[0])} is no mean over the rows, and {error}"
-        simulated_calls.replace_losses(
-            self._model, lambda number, loss: GatheredLoss(loss) if number in gathered else loss
-        )
+                named = _remedy(loss.loss, arguments[1])
+                yield f"the loss {named} is no mean over the rows, and {error}"
 
     def _notes_of_results(self) -> Iterator[str]:
         """Name what a model's own method computes that does not add up, and count sums as such."""
@@ -141,15 +140,15 @@ class _Comparison:
             if None in kinds:  # a gradient of synchronized moments depends on what is done with it
                 sums = self._kinds([r.results for r in self._simulate(weighs_gradients=False)])
                 kinds = sums if set(sums) == {"sum"} else kinds
-            set_gradient_kinds(self._model, kinds)
+            gradient_kinds[self._model] = kinds
         else:
-            set_sum(self._model, is_sum=kinds == ["sum"])
+            own_sums[self._model] = kinds == ["sum"]
         name, method = type(self._model).__name__, getattr(type(self._model), self._own)
         for number in (n for n, kind in enumerate(kinds) if kind is None):
-            line = results[0][number][0] or _location(method)
+            line = results[0][number][0] or definition(method)
             yield (
-                f"{name}.{self._own}() ({line}) computes neither a mean nor a sum over the rows of "
-                f"a batch, {_EACH}: use means over the rows, give what compares rows to "
+                f"{name}.{self._own}(){line} computes neither a mean nor a sum over the rows of a "
+                f"batch, {_EACH}: use means over the rows, give what compares rows to "
                 f"compile(loss=...), and let the optimizer clip"
             )
 
@@ -181,69 +180,34 @@ class _Comparison:
 
         return "mean" if are_all(_FRACTIONS) else "sum" if are_all([1] * len(PARTS)) else None
 
-    def _are_by_row(self, whole: list[np.ndarray], parts: list[list[np.ndarray]]) -> bool:
-        """Return whether figures of the rows of parts are those of the same rows of the whole."""
-        return all(
-            len(whole) == len(part)
-            and all(self._is_part(w, p, rows) for w, p in zip(whole, part, strict=True))
-            for rows, part in zip(PARTS, parts, strict=True)
-        )
+    def _are_by_row(self, whole: list[np.ndarray], *parts: list[np.ndarray]) -> bool:
+        """Return whether figures of the rows of parts are those of the rows of the whole.
 
-    def _is_part(self, whole: np.ndarray, part: np.ndarray, rows: range) -> bool:
-        scale = self._tolerance * np.abs(whole[:, 1]).max(initial=0)
-        if not np.isfinite(scale) or len(whole) * len(rows) != len(part) * ROWS:
-            # Without rows: the same for all.
-            return len(whole) != len(part) or bool(np.abs(whole - part).max(initial=0) <= scale)
-        # A row may be several next to each other, or a batch of them after another.
-        each = len(part) // len(rows)
-        layouts = (
-            (whole.reshape(ROWS, each, 2)[rows], part.reshape(len(rows), each, 2)),
-            (whole.reshape(each, ROWS, 2)[:, rows], part.reshape(each, len(rows), 2)),
-        )
-        return any(np.abs(one - other).max(initial=0) <= scale for one, other in layouts)
+        A row may be several of a tensor, in any order; a tensor without rows is the same for all.
+        """
+        if len({len(figures) for figures in (whole, *parts)}) > 1:
+            return False
+        for of_whole, *of_parts in zip(whole, *parts, strict=True):
+            candidates = [np.concatenate(of_parts), *of_parts]
+            scale = self._tolerance * np.abs(of_whole).max(initial=0)
+            for part in (part for part in candidates if len(part) == len(of_whole)):
+                if np.abs(np.sort(part) - np.sort(of_whole)).max(initial=0) > scale:
+                    return False
+        return True
 
 
-@dataclass(frozen=True)
-class LossCall:
-    """A call of a compiled loss, with all rows or those of a part."""
-
-    loss: keras.losses.Loss
-    arguments: dict[str, Any]
-    value: tf.Tensor
-
-
-def _recording(number: int, loss: Any) -> Callable[..., tf.Tensor]:
-    def record(y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
-        value = loss(y_true, y_pred, sample_weight)
-        given = {"y_true": y_true, "y_pred": y_pred, "sample_weight": sample_weight}
-        call = LossCall(loss, {k: v for k, v in given.items() if v is not None}, value)
-        step_context.current().simulated.losses.setdefault(number, []).append(call)
-        return value
-
-    return record
-
-
-def _remedy(call: LossCall) -> str:
+def _remedy(loss: Any, y_pred: Any) -> str:
     """Return a loss by name, and what helps where its rows cannot be exchanged."""
-    name, loss = type(call.loss).__name__, call.loss
-    name = f"{loss.name} ({_location(getattr(loss, 'fn', type(loss).call))})"
-    rank = getattr(call.arguments["y_pred"], "shape", tf.TensorShape(None)).rank
+    named = f"{loss.name}{definition(getattr(loss, 'fn', type(loss).call))}"
+    rank = getattr(y_pred, "shape", tf.TensorShape(None)).rank
     if rank and getattr(loss, "axis", 0) is None:
-        return f"{name}: {type(loss).__name__}(axis={tuple(range(1, rank))})"
-    return name
+        return f"{named}: {type(loss).__name__}(axis={tuple(range(1, rank))})"
+    return named
 
 
-def _named(layer: keras.Layer, call: tuple[str, int] | None = None) -> str:
-    """Return a layer's name, and the line of its class, or of a call."""
+def _named(layer: keras.Layer) -> str:
     function = getattr(layer, "function", None) or type(layer).call
-    line = f"{project_path(call[0]) or call[0]}, line {call[1]}" if call else _location(function)
-    return f"the layer {layer.name} ({type(layer).__name__}, {line})"
-
-
-def _location(function: Callable[..., Any]) -> str:
-    function = inspect.unwrap(getattr(function, "python_function", function))
-    code = function.__code__
-    return f"{project_path(code.co_filename) or code.co_filename}, line {code.co_firstlineno}"
+    return f"the layer {layer.name} of {type(layer).__name__}{definition(function)}"
 
 
 def _rounding(dtype: str) -> float:

@@ -44,6 +44,16 @@ def _outside_xla(function: Callable[..., Any]) -> Callable[..., Any]:
     return exchange
 
 
+def replica_id() -> tf.Tensor:
+    """Return the number of the replica whose part of a step is traced."""
+    return tf.distribute.get_replica_context().replica_id_in_sync_group
+
+
+def on_first_replica(value: tf.Tensor) -> tf.Tensor:
+    """Return a value on the first replica, and 0 on all others."""
+    return tf.where(tf.equal(replica_id(), 0), value, tf.zeros_like(value))
+
+
 def sum_over_replicas(values: list[tf.Tensor]) -> list[tf.Tensor]:
     """Return sums, all-reduced in packs of values of one dtype, see `wire_type`.
 
@@ -78,15 +88,20 @@ def sum_gradients(gradients: Sequence[Any]) -> list[Any]:
 
 
 def _sum_gradients(gradients: Sequence[Any]) -> list[Any]:
-    has_own_rows = [gathers_rows(gradient) for gradient in gradients]
-    pairs = list(zip(gradients, has_own_rows, strict=True))
-    gathered = iter(gather_rows([gradient for gradient, is_own in pairs if is_own]))
-    dense = [_values(gradient) for gradient, is_own in pairs if not is_own]
-    summed = iter(sum_over_replicas(dense) if dense else [])
-    return [
-        next(gathered) if is_own else _with_values(gradient, next(summed))
-        for gradient, is_own in pairs
-    ]
+    # TensorFlow requires that replicas gather as many rows in all steps of one execution.
+    gathered = [_sum_rows(each) if gathers_rows(each) else None for each in gradients]
+    pairs = list(zip(gradients, gathered, strict=True))
+    dense = iter(sum_over_replicas([_values(each) for each, rows in pairs if rows is None]))
+    return [_with_values(each, next(dense)) if rows is None else rows for each, rows in pairs]
+
+
+def _sum_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
+    """Return the rows of all replicas, one after the other: each may have another number."""
+    step_context.note_gather()
+    own = _with_values(gradient, tf.cast(gradient.values, wire_type(gradient.dtype)))
+    context = tf.distribute.get_replica_context()
+    gathered = context.all_reduce(tf.distribute.ReduceOp.SUM, own)
+    return _with_values(gathered, tf.cast(gathered.values, gradient.dtype))
 
 
 def gathers_rows(gradient: Any) -> bool:
@@ -145,22 +160,6 @@ def with_static_shape(gradient: Any, shape: tuple[int, ...]) -> Any:
     if isinstance(gradient, tf.IndexedSlices):
         return gradient
     return tf.ensure_shape(gradient, shape)
-
-
-def gather_rows(values: list[tf.IndexedSlices]) -> list[tf.IndexedSlices]:
-    """Return the rows of all replicas, one after the other, as sparse gradients are summed.
-
-    Replicas may have different numbers of rows. TensorFlow requires that the numbers are the same
-    in all steps of one execution.
-    """
-    context = tf.distribute.get_replica_context()
-    own = [_cast(value, wire_type(value.dtype)) for value in values]
-    gathered = [context.all_reduce(tf.distribute.ReduceOp.SUM, value) for value in own]
-    return [_cast(rows, value.dtype) for rows, value in zip(gathered, values, strict=True)]
-
-
-def _cast(rows: tf.IndexedSlices, dtype: tf.DType) -> tf.IndexedSlices:
-    return _with_values(rows, tf.cast(rows.values, dtype))
 
 
 def scale(gradient: Any, factor: tf.Tensor) -> Any:

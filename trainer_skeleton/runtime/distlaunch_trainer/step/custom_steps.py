@@ -12,9 +12,9 @@ summed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from functools import cache, wraps
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from itertools import count
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -27,13 +27,7 @@ from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.keras_compat import keras_optimizers
 
 from . import step_context
-from .all_reduce import (
-    gathers_rows,
-    sum_gradients,
-    weigh,
-    with_static_shape,
-    without_placeholder,
-)
+from .all_reduce import sum_gradients, weigh, with_static_shape, without_placeholder
 from .losses import normalize_globally
 from .step_context import StepRows
 
@@ -43,22 +37,13 @@ TrainStep = Callable[[keras.Model, Any, tf.Tensor], tf.Tensor]
 Kind = Literal["mean", "sum"] | None
 """What numbers are of the rows of a batch: a mean over them, a sum, or neither."""
 
-_gradient_kinds: WeakKeyDictionary[keras.Model, list[Kind]] = WeakKeyDictionary()
+gradient_kinds: WeakKeyDictionary[keras.Model, list[Kind]] = WeakKeyDictionary()
+"""What gradients a model's ``train_step()`` gives its optimizers, one call after the other."""
 
 
 def overrides(model: keras.Model, method: str) -> bool:
     """Return whether a model's class has its own version of a method of ``keras.Model``."""
     return getattr(type(model), method) is not getattr(keras.Model, method)
-
-
-def set_gradient_kinds(model: keras.Model, kinds: list[Kind]) -> None:
-    """Set what gradients ``train_step()`` gives its optimizers, one call after the other."""
-    _gradient_kinds[model] = kinds
-
-
-def is_of_sums(model: keras.Model) -> bool:
-    """Return whether all that ``train_step()`` differentiates are sums over the rows."""
-    return set(_gradient_kinds.get(model, [])) == {"sum"}
 
 
 def check_can_train(model: keras.Model, replicas: int) -> None:
@@ -90,15 +75,12 @@ class CustomSteps:
     ) -> None:
         check_can_train(model, replicas)
         self._model = model
-        self.gathers_rows = False  # set when the step is traced
         # Of the step that was traced last: names in its logs, with those of the metrics whose
         # results they are.
         self.metric_names: dict[str, str] = {}
         self.function = function
         self.has_train_step = overrides(model, "train_step") and function is None  # in its place
         self.has_test_step = overrides(model, "test_step")
-        if replicas > 1 and (self.has_train_step or function):
-            _reduce_in_steps()
 
     def call_function(self, data: Any, rows: StepRows) -> tf.Tensor:
         """Train one replica's step by the user's function; return its share of the loss."""
@@ -116,10 +98,11 @@ class CustomSteps:
 
     def train(self, data: Any, rows: StepRows) -> dict[str, Any]:
         """Train one replica's step; return what ``train_step()`` returned."""
+        is_of_sums = set(gradient_kinds.get(self._model, [])) == {"sum"}
         with (
             normalize_globally(rows),
             self._reducing(rows, weighs=True),
-            step_context.extended(weighs_gradients=not is_of_sums(self._model)),
+            step_context.extended(weighs_gradients=not is_of_sums),
         ):
             return self._logs_of("train_step", data)
 
@@ -141,57 +124,31 @@ class CustomSteps:
 
     def _reducing(self, rows: StepRows, *, weighs: bool) -> AbstractContextManager[None]:
         """Have optimizers all-reduce the gradients of a replica in here."""
-        kinds, calls = _gradient_kinds.get(self._model, []), count()
+        if rows.replicas == 1:
+            return nullcontext()
+        kinds, calls = gradient_kinds.get(self._model, []), count()
 
-        def reduce(gradients: list[Any], variables: list[Any] | None) -> list[Any]:
-            self.gathers_rows |= any(map(gathers_rows, gradients))
-            if weighs and "sum" in kinds[(call := next(calls)) : call + 1]:
-                gradients = [g if g is None else without_placeholder(g, rows) for g in gradients]
-                return sum_weighted(gradients, variables, None)
-            return sum_weighted(gradients, variables, rows if weighs else None)
+        def update(
+            optimizer: Any, apply: Callable[..., Any], gradients: list[Any], variables: Any
+        ) -> Any:
+            keras_optimizers.disable_gradient_aggregation(optimizer)
+            pairs = zip(gradients, variables or gradients, strict=True)
+            shares = [g if g is None else with_static_shape(g, v.shape) for g, v in pairs]
+            if weighs:
+                is_sum = "sum" in kinds[(call := next(calls)) : call + 1]
+                share_of = without_placeholder if is_sum else weigh
+                shares = [g if g is None else share_of(g, rows) for g in shares]
+            # LossScaleOptimizer applies the gradients by another optimizer.
+            with step_context.extended(update=None):
+                return apply(sum_gradients(shares), variables)
 
-        return step_context.extended(reduce_gradients=reduce, weighs_gradients=weighs)
-
-
-@cache
-def _reduce_in_steps() -> None:
-    """Have all optimizers all-reduce the gradients of a model's own steps, then clip and apply."""
-    for kind in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
-        kind.apply = _reducing(kind.apply)
-
-
-def _reducing(apply: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(apply)
-    def reducing(optimizer: Any, grads: Iterable[Any], trainable_variables: Any = None) -> Any:
-        reduce = step_context.current().reduce_gradients
-        if reduce is None:
-            return apply(optimizer, grads, trainable_variables)
-        keras_optimizers.disable_gradient_aggregation(optimizer)
-        variables = None if trainable_variables is None else list(trainable_variables)
-        summed = reduce(list(grads), variables)
-        # LossScaleOptimizer applies the gradients by another optimizer.
-        with step_context.extended(reduce_gradients=None):
-            return apply(optimizer, summed, variables)
-
-    return reducing
+        return replaced_updates(update, weighs_gradients=weighs)
 
 
-def sum_weighted(
-    gradients: Sequence[Any], variables: Sequence[Any] | None, rows: StepRows | None
-) -> list[Any]:
-    """Return the gradients of the global batch; None where a replica has none.
-
-    With ``rows`` they are of means over these; without, they are a replica's shares.
-    """
-    unknown = [tf.TensorShape(None)] * len(gradients)
-    shapes = unknown if variables is None else [v.shape for v in variables]
-
-    def to_exchange(gradient: Any, shape: Any) -> Any:
-        gradient = with_static_shape(gradient, shape)
-        return gradient if rows is None else weigh(gradient, rows)
-
-    pairs = zip(gradients, shapes, strict=True)
-    return sum_gradients([g if g is None else to_exchange(g, shape) for g, shape in pairs])
+def replaced_updates(update: Callable[..., Any], **context: Any) -> AbstractContextManager[None]:
+    """Have optimizers call a function in place of an update in here, see `intercept_updates`."""
+    keras_optimizers.intercept_updates(lambda: step_context.current().update)
+    return step_context.extended(update=update, **context)
 
 
 @contextmanager
@@ -199,7 +156,7 @@ def recorded_results(model: keras.Model) -> Iterator[list[tuple[Any, str]]]:
     """Yield a list that gets the results of a model's metrics, with the metrics' names."""
     for metric in model.metrics:
         if "result" not in vars(metric):
-            metric.result = _recorded_result(metric, metric.result)
+            metric.result = partial(_recorded_result, metric, metric.result)
     results: list[tuple[Any, str]] = []
     with step_context.extended(metric_results=results):
         yield results
@@ -215,11 +172,8 @@ def other_names(logs: Mapping[str, Any], results: Iterable[tuple[Any, str]]) -> 
     }
 
 
-def _recorded_result(metric: Any, result: Callable[[], Any]) -> Callable[[], Any]:
-    def recorded() -> Any:
-        value = result()
-        if (results := step_context.current().metric_results) is not None:
-            results.append((value, metric.name))
-        return value
-
-    return recorded
+def _recorded_result(metric: Any, result: Callable[[], Any]) -> Any:
+    value = result()
+    if (results := step_context.current().metric_results) is not None:
+        results.append((value, metric.name))
+    return value

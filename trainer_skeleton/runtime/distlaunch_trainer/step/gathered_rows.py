@@ -9,7 +9,7 @@ import tensorflow as tf
 from distlaunch_trainer.errors import ModelError
 
 from . import step_context
-from .all_reduce import sum_over_replicas
+from .all_reduce import replica_id, sum_over_replicas
 from .step_context import StepRows
 
 # Exchanged as float32, which has all their values, and which NCCL sums.
@@ -17,12 +17,13 @@ _IN_FLOAT32 = {tf.bool, tf.float16, tf.bfloat16, tf.int8, tf.uint8, tf.int16, tf
 _AS_THEY_ARE = {tf.float32, tf.float64, tf.int32, tf.int64}
 
 
-def gather_rows(values: Any, rows: StepRows, *, weighed: bool = False) -> Any:
+def gather_rows(values: Any, rows: StepRows) -> Any:
     """Return the rows of all replicas, in the order of the global batch, on each of them.
 
     Tensors of one type are exchanged together. The gradient of a replica's rows is what its own
-    result passes back to them, and nothing is exchanged for it: where all replicas compute the same
-    from the rows, the sum of their gradients is that of one worker.
+    result passes back to them, and nothing is exchanged for it. It is divided by the replica's
+    fraction of the rows, which all its gradients are multiplied by afterwards: so the sum over the
+    replicas, which compute the same from the rows, is that of one worker.
 
     Parameters
     ----------
@@ -30,9 +31,6 @@ def gather_rows(values: Any, rows: StepRows, *, weighed: bool = False) -> Any:
         A structure of tensors whose first dimension is the rows of this replica, and of None.
     rows
         The rows of this replica; a placeholder counts for nothing.
-    weighed
-        Whether all gradients are multiplied by the replica's fraction of the rows afterwards. Those
-        of its rows are divided by it, so that those of weights that all replicas use count once.
 
     Raises
     ------
@@ -45,15 +43,13 @@ def gather_rows(values: Any, rows: StepRows, *, weighed: bool = False) -> Any:
             check_can_gather("a batch", value)
     if rows.replicas == 1:
         return values
-    if note_gather := step_context.current().note_gather:
-        note_gather()
+    step_context.note_gather()
     positions = _positions(rows)[:, tf.newaxis]
     own = [value if value is None else _without_placeholder(value, rows) for value in flat]
     parts = [_scattered(value, positions, rows) for value in own if value is not None]
     sums = iter(sum_over_replicas([tf.stop_gradient(part) for part in parts]))
-    fraction = rows.local_fraction(tf.float64) if weighed else None
     gathered = [
-        value if value is None else _with_gradient(value, next(sums), positions, fraction)
+        value if value is None else _with_gradient(value, next(sums), positions, rows)
         for value in own
     ]
     return tf.nest.pack_sequence_as(values, gathered)
@@ -82,12 +78,12 @@ def _positions(rows: StepRows) -> tf.Tensor:
     """Return the positions of a replica's rows in the global batch."""
     if simulated := step_context.current().simulated:
         return tf.constant(list(simulated.numbers), tf.int64)
-    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
     number = tf.range(rows.local_rows)
     if rows.is_divided:
-        return tf.cast(replica, tf.int64) + number * rows.replicas
-    (counts,) = sum_over_replicas([tf.one_hot(replica, rows.replicas) * _as_float(rows.local_rows)])
-    return tf.reduce_sum(tf.cast(counts, tf.int64)[:replica]) + number
+        return tf.cast(replica_id(), tf.int64) + number * rows.replicas
+    own = tf.one_hot(replica_id(), rows.replicas) * _as_float(rows.local_rows)
+    (counts,) = sum_over_replicas([own])
+    return tf.reduce_sum(tf.cast(counts, tf.int64)[: replica_id()]) + number
 
 
 def _as_float(value: tf.Tensor) -> tf.Tensor:
@@ -102,7 +98,7 @@ def _scattered(value: tf.Tensor, positions: tf.Tensor, rows: StepRows) -> tf.Ten
 
 
 def _with_gradient(
-    own: tf.Tensor, total: tf.Tensor, positions: tf.Tensor, fraction: tf.Tensor | None
+    own: tf.Tensor, total: tf.Tensor, positions: tf.Tensor, rows: StepRows
 ) -> tf.Tensor:
     """Return the rows of all replicas as a function of a replica's own."""
 
@@ -110,9 +106,7 @@ def _with_gradient(
     def gathered(own: tf.Tensor) -> tuple[tf.Tensor, Any]:
         def gradient(upstream: tf.Tensor) -> tf.Tensor:
             part = tf.gather_nd(upstream, positions)
-            if fraction is None:
-                return part
-            return tf.math.divide_no_nan(part, tf.cast(fraction, part.dtype))
+            return tf.math.divide_no_nan(part, rows.local_fraction(part.dtype))
 
         return tf.cast(total, own.dtype), gradient
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import signature
 from types import FrameType
@@ -33,19 +33,21 @@ import keras
 import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
+from distlaunch_trainer.task.explain import project_path
 
 from . import step_context
 from .all_reduce import sum_over_replicas
 from .gathered_rows import gather_rows
-from .step_context import LossReduction, StepRows
+from .step_context import StepRows
 
 _WEIGHTED_MEAN = "mean_with_sample_weight"
 _MEANS = {"sum_over_batch_size", "mean", _WEIGHTED_MEAN}
 
-# Whether the losses that a layer adds, by file and line of the calls, are sums over the rows, and
-# whether a model's compute_loss() is.
-_added_sums: WeakKeyDictionary[keras.Layer, dict[tuple[str, int], bool]] = WeakKeyDictionary()
-_sums: WeakKeyDictionary[keras.Model, bool] = WeakKeyDictionary()
+added_sums: WeakKeyDictionary[keras.Layer, dict[str, bool]] = WeakKeyDictionary()
+"""Whether the losses that a layer adds, by file and line of the calls, are sums over the rows."""
+
+own_sums: WeakKeyDictionary[keras.Model, bool] = WeakKeyDictionary()
+"""Whether a model's own ``compute_loss()`` is a sum over the rows."""
 
 
 @dataclass(frozen=True)
@@ -88,15 +90,16 @@ class Losses:
         is set.
         """
         if may_divide_later and self._may_divide_later(y, predicted, weights, rows):
-            with suppress(_SeveralReductionsError):
-                return self._undivided(y, predicted, weights, rows)
+            share = self._undivided(y, predicted, weights, rows)
+            if share is not None:
+                return share
         # Models written for Keras before 3.3 have no `training`.
         options = {"training": training} if self._takes_training else {}
         with normalize_globally(rows):
             loss = self._model.compute_loss(x, y, predicted, weights, **options)
         if loss.shape.rank:
             return _share_of_rows(loss, rows)
-        is_sum = _sums.get(self._model, False)
+        is_sum = own_sums.get(self._model, False)
         share = loss * (rows.is_nonempty if is_sum else rows.local_fraction)(loss.dtype)
         return LossShare(share, share)
 
@@ -108,6 +111,8 @@ class Losses:
     def _may_divide_later(self, y: Any, predicted: Any, weights: Any, rows: StepRows) -> bool:
         """Return whether a divisor of one loss is all that depends on the other replicas."""
         loss = keras_compat.only_loss(self._model)
+        if isinstance(loss, ReplicaLoss):
+            loss = None if loss.gathers_rows else loss.loss
         if (
             loss is None
             or rows.replicas == 1
@@ -121,12 +126,16 @@ class Losses:
         is_masked = keras_compat.mask_of(predicted) is not None and loss.reduction in _MEANS
         return is_masked or (loss.reduction == _WEIGHTED_MEAN and weights is not None)
 
-    def _undivided(self, y: Any, predicted: Any, weights: Any, rows: StepRows) -> LossShare:
-        """Return the sum of this replica's losses, per row of the global batch, and its divisor."""
+    def _undivided(self, y: Any, predicted: Any, weights: Any, rows: StepRows) -> LossShare | None:
+        """Return the sum of this replica's losses, per row of the global batch, and its divisor.
+
+        None if the loss consists of several, which have divisors of their own.
+        """
         with normalize_globally(rows, divide_later=True) as divisors:
             value = keras_compat.compiled_loss(self._model, y, predicted, weights)
-        (divisor,) = divisors
-        divisor = tf.cast(divisor, value.dtype) / tf.cast(rows.global_rows, value.dtype)
+        if len(divisors) > 1:
+            return None
+        divisor = tf.cast(divisors[0], value.dtype) / tf.cast(rows.global_rows, value.dtype)
         return LossShare(value * divisor, value * divisor, divisor)
 
 
@@ -142,31 +151,33 @@ def _share_of_rows(loss: tf.Tensor, rows: StepRows) -> LossShare:
     )
 
 
-class GatheredLoss:
-    """A compiled loss that is computed from the rows of all replicas, on each of them."""
+class ReplicaLoss:
+    """A compiled loss on several replicas: of a replica's rows, or of all rows on each replica."""
 
     def __init__(self, loss: keras.losses.Loss) -> None:
-        self._loss = loss
+        self.loss = loss
+        self.gathers_rows = False
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
-        rows = normalized_rows()
-        if rows is None or rows.replicas == 1:
-            return self._loss(y_true, y_pred, sample_weight)
+        rows, data = normalized_rows(), (y_true, y_pred, sample_weight)
+        is_of_all = self.gathers_rows and rows is not None and rows.replicas > 1
+        value = self._of_all_rows(rows, *data) if is_of_all else self.loss(*data)
+        if simulated := step_context.current().simulated:
+            simulated.losses.setdefault(self, []).append((value, data))
+        return value
+
+    def _of_all_rows(self, rows: Any, y_true: Any, y_pred: Any, sample_weight: Any) -> tf.Tensor:
         # As Keras casts them; so all are exchanged at once.
-        targets = tf.nest.map_structure(lambda y: tf.cast(y, self._loss.dtype), y_true)
+        targets = tf.nest.map_structure(lambda y: tf.cast(y, self.loss.dtype), y_true)
         own = targets, y_pred, sample_weight, keras_compat.mask_of(y_pred)
-        targets, outputs, weights, mask = gather_rows(own, rows, weighed=True)
+        targets, outputs, weights, mask = gather_rows(own, rows)
         if mask is not None:
             keras_compat.set_mask(outputs, mask)
         whole = StepRows(rows.global_rows, rows.global_rows, 1, may_be_empty=False)
-        with step_context.extended(rows=whole, losses=LossReduction()):
-            loss = self._loss(targets, outputs, weights)
+        with step_context.extended(rows=whole, divisors=None):
+            loss = self.loss(targets, outputs, weights)
         # What is not reduced is summed over the replicas.
         return loss * rows.local_fraction(loss.dtype) if loss.shape.rank else loss
-
-
-class _SeveralReductionsError(Exception):
-    """A loss consists of several, which have divisors of their own."""
 
 
 @contextmanager
@@ -179,40 +190,31 @@ def normalize_globally(rows: StepRows, *, divide_later: bool = False) -> Iterato
     keras_compat.replace_loss_reduction(_globally_normalized, lambda: normalized_rows() is not None)
     keras_compat.replace_added_losses(_added, lambda: step_context.current().added_losses)
     divisors: list[tf.Tensor] = []
-    reduction = LossReduction(divisors if divide_later else None)
-    with step_context.extended(rows=rows, losses=reduction):
+    own = divisors if divide_later else None
+    with step_context.extended(rows=rows, normalizes_losses=True, divisors=own):
         yield divisors
 
 
 def normalized_rows() -> StepRows | None:
     """Return the rows that losses are made means over, None if Keras's are left as they are."""
     context = step_context.current()
-    return context.rows if context.losses else None
-
-
-def set_added_sum(layer: keras.Layer, call: tuple[str, int], *, is_sum: bool) -> None:
-    """Set whether what a layer gives ``add_loss()`` in a file and line is a sum over the rows."""
-    _added_sums.setdefault(layer, {})[call] = is_sum
-
-
-def set_sum(model: keras.Model, *, is_sum: bool) -> None:
-    """Set whether a model's own ``compute_loss()`` is a sum over the rows."""
-    _sums[model] = is_sum
+    return context.rows if context.normalizes_losses else None
 
 
 def _added(layer: keras.Layer, loss: Any, *, frame: FrameType) -> Any:
     """Return a loss of ``add_loss()``, rescaled to a mean over the rows if it is a sum of them."""
-    rows, call = normalized_rows(), (frame.f_code.co_filename, frame.f_lineno)
+    rows, file = normalized_rows(), frame.f_code.co_filename
+    call = f"{project_path(file) or file}, line {frame.f_lineno}"
     if rows is None or rows.replicas == 1:
         return loss
     # Keras sums numbers of a vector, e.g. one for each row, over the rows.
-    is_sum = _added_sums.get(layer, {}).get(call, loss.shape.rank != 0 or None)
+    is_sum = added_sums.get(layer, {}).get(call, loss.shape.rank != 0 or None)
     if simulated := step_context.current().simulated:
         simulated.added.setdefault((layer, call), []).append(tf.reduce_sum(loss))
     elif is_sum is None:
         warnings.warn(
-            f"add_loss() of the layer {layer.name} ({call[0]}, line {call[1]}) was not computed on "
-            f"parts of a batch when the model was built: the loss is taken to be a mean over the "
+            f"add_loss() of the layer {layer.name} ({call}) was not computed on parts "
+            f"of a batch when the model was built: the loss is taken to be a mean over the "
             f"rows; if it is a sum, divide it by their number",
             stacklevel=2,
         )
@@ -239,10 +241,7 @@ def _globally_normalized(reduce: Callable[..., tf.Tensor]) -> Callable[..., tf.T
         if divisor is None or rows.replicas == 1:
             return value
         divisor *= rows.is_nonempty(value.dtype)
-        divisors = step_context.current().losses.divisors
-        if divisors is not None:
-            if divisors:
-                raise _SeveralReductionsError
+        if (divisors := step_context.current().divisors) is not None:
             divisors.append(divisor)
             return value
         (global_divisor,) = sum_over_replicas([divisor])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -20,13 +21,15 @@ import tensorflow as tf
 
 from distlaunch_trainer import keras_compat
 from distlaunch_trainer.errors import ModelError
-from distlaunch_trainer.task.explain import project_path
+from distlaunch_trainer.keras_compat import simulated_calls
+from distlaunch_trainer.task.explain import definition
 
 from . import step_context
+from .all_reduce import on_first_replica
 from .gathered_rows import check_can_gather, gather_rows
+from .simulation import PARTS, ROWS, made_up, rows_of
 from .step_context import StepRows
 
-_ANY_SIZE = 4  # of a dimension that may have any, such as the length of a sequence
 _TOLERANCE = 1e-4
 
 _adds_up: WeakKeyDictionary[keras.metrics.Metric, bool] = WeakKeyDictionary()
@@ -38,29 +41,24 @@ def watch(metrics: Iterable[keras.metrics.Metric]) -> None:
     """Have replicas update metrics as above."""
     for metric in metrics:
         if "update_state" not in vars(metric):
-            metric.update_state = _update_on_replica(metric, metric.update_state)
+            metric.update_state = partial(_update_on_replica, metric, metric.update_state)
 
 
-def _update_on_replica(metric: Any, update: Callable[..., Any]) -> Callable[..., None]:
-    signature = inspect.signature(update)
-
-    def update_on_replica(*args: Any, **options: Any) -> None:
-        context = step_context.current()
-        rows = context.rows
-        if rows is None or rows.replicas == 1 or context.simulated:
-            update(*args, **options)
+def _update_on_replica(metric: Any, update: Callable[..., Any], *args: Any, **options: Any) -> None:
+    context = step_context.current()
+    rows = context.rows
+    if rows is None or rows.replicas == 1 or context.simulated:
+        update(*args, **options)
+        return
+    with step_context.extended(rows=None):  # metrics inside this one are updated with it
+        if any(map(_has_rows, tf.nest.flatten((args, options)))):
+            _update_by_rows(metric, update, (args, options), rows)
             return
-        with step_context.extended(rows=None):  # metrics inside this one are updated with it
-            if any(map(_has_rows, tf.nest.flatten((args, options)))):
-                _update_by_rows(metric, update, (args, options), rows)
-                return
-            weight = signature.bind(*args, **options).arguments.get("sample_weight")
-            if context.has_shares or _counts_rows(weight, rows):
-                update(*args, **options)
-            else:
-                _update_by_step(metric, update, (args, options), rows)
-
-    return update_on_replica
+        given = inspect.signature(update).bind(*args, **options).arguments
+        if context.has_shares or _counts_rows(given.get("sample_weight"), rows):
+            update(*args, **options)
+        else:
+            _update_by_step(metric, update, (args, options), rows)
 
 
 def _has_rows(value: Any) -> bool:
@@ -122,7 +120,7 @@ def _update_by_step(metric: Any, update: Callable[..., Any], data: Any, rows: St
     for variable, value in zip(metric.variables, before, strict=True):
         fraction = rows.local_fraction(tf.float64)
         if not tf.as_dtype(variable.dtype).is_floating:
-            fraction = _on_first(tf.ones_like(fraction))
+            fraction = on_first_replica(tf.ones_like(fraction))
         variable.assign(value + variable.value * tf.cast(fraction, variable.dtype))
 
 
@@ -130,13 +128,7 @@ def _update_on_first(metric: Any, update: Callable[..., Any], data: Any) -> None
     of_first_replica.add(metric)
     update(*data[0], **data[1])
     for variable in metric.variables:
-        variable.assign(_on_first(variable.value))
-
-
-def _on_first(value: tf.Tensor) -> tf.Tensor:
-    """Return a value on the first replica, and 0 on all others."""
-    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-    return tf.where(tf.equal(replica, 0), value, tf.zeros_like(value))
+        variable.assign(on_first_replica(variable.value))
 
 
 def _warn_of_first_rows(metric: Any, reason: str) -> None:
@@ -150,10 +142,8 @@ def _warn_of_first_rows(metric: Any, reason: str) -> None:
 def _is_additive(metric: Any, data: Any) -> bool:
     """Return whether the state after all rows is the sum of those after parts of them."""
     if metric not in _adds_up:
-        are_eager = tf.config.functions_run_eagerly()
-        tf.config.run_functions_eagerly(True)  # traces are kept for later calls
         try:
-            with tf.init_scope():
+            with tf.init_scope(), simulated_calls.eager_functions():
                 _adds_up[metric] = _compare_parts(metric, data)
         except Exception as error:  # noqa: BLE001 - of the user's code, on numbers that are made up
             _adds_up[metric] = True
@@ -162,59 +152,44 @@ def _is_additive(metric: Any, data: Any) -> bool:
                 f"({type(error).__name__}: {error}): it is taken to be a sum over the rows",
                 stacklevel=2,
             )
-        finally:
-            tf.config.run_functions_eagerly(are_eager)
     return _adds_up[metric]
 
 
 def _compare_parts(metric: Any, data: Any) -> bool:
-    random = np.random.default_rng(0)
-    one, other = (_made_up(data, rows, random) for rows in (4, 3))
-    pairs = zip(tf.nest.flatten(data), tf.nest.flatten(one), tf.nest.flatten(other), strict=True)
-    both = [tf.concat([a, b], 0) if _has_rows(given) else a for given, a, b in pairs]
+    random, given = np.random.default_rng(0), tf.nest.flatten(data)
+    whole = [_made_up(random, value) for value in given]
+    if given and _has_rows(given[0]) and whole[0].dtype.is_floating:
+        whole[0] = tf.round(whole[0])  # targets: some rows are classified right, others wrong
 
-    def state(*batches: Any) -> list[np.ndarray]:
+    def state(*parts: range) -> list[np.ndarray]:
         values = [tf.convert_to_tensor(value) for value in metric.stateless_reset_state()]
-        for args, options in batches:
+        for numbers in parts:
+            pairs = zip(given, whole, strict=True)
+            own = [rows_of(numbers, made) if _has_rows(value) else made for value, made in pairs]
+            args, options = tf.nest.pack_sequence_as(data, own)
             values = metric.stateless_update_state(values, *args, **options)
         return [np.asarray(value, float) for value in values]
 
-    sums = [a + b for a, b in zip(state(one), state(other), strict=True)]
-    states = [state(one, other)]
-    if any(map(_has_rows, tf.nest.flatten(data))):
-        states.append(state(tf.nest.pack_sequence_as(data, both)))
+    states = [state(*PARTS)]
+    if any(map(_has_rows, given)):
+        states.append(state(range(ROWS)))
     return all(
-        np.allclose(a, b, _TOLERANCE, _TOLERANCE, equal_nan=True)
+        np.allclose(sum(parts), value, _TOLERANCE, _TOLERANCE, equal_nan=True)
         for each in states
-        for a, b in zip(sums, each, strict=True)
+        for *parts, value in zip(*map(state, PARTS), each, strict=True)
     )
 
 
-def _made_up(data: Any, rows: int, random: np.random.Generator) -> Any:
-    """Return arguments with numbers from 0 to 1; those of the first, the targets, are 0 or 1."""
-    is_first = True
-
-    def numbers(value: Any) -> Any:
-        nonlocal is_first
-        if not tf.is_tensor(value):
-            return value
-        shape = [_ANY_SIZE if size is None else size for size in value.shape]
-        made = random.uniform(size=[rows, *shape[1:]] if _has_rows(value) else shape)
-        dtype = tf.as_dtype(value.dtype)
-        is_target = is_first and _has_rows(value)
-        made = np.round(made) if is_target or not dtype.is_floating else made
-        is_first = False
-        return tf.strings.as_string(made) if dtype == tf.string else tf.cast(made, dtype)
-
-    return tf.nest.map_structure(numbers, data)
+def _made_up(random: np.random.Generator, value: Any) -> Any:
+    if not tf.is_tensor(value):
+        return value
+    spec = tf.TensorSpec(value.shape, value.dtype)
+    if _has_rows(value):
+        return made_up(random, spec)
+    return made_up(random, tf.TensorSpec([1, *spec.shape], spec.dtype))[0]
 
 
 def _named(metric: Any) -> str:
     """Return a metric's name, with its class or function and the line of that."""
     function = keras_compat.metric_function(metric)
-    function = inspect.unwrap(getattr(function, "python_function", function))
-    name = f"{metric.name} ({type(metric).__name__}"
-    if code := getattr(function, "__code__", None):
-        file = project_path(code.co_filename) or code.co_filename
-        name = f"{name}, {file}, line {code.co_firstlineno}"
-    return f"{name})"
+    return f"{metric.name} of {type(metric).__name__}{definition(function)}"

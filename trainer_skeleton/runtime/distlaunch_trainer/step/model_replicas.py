@@ -17,12 +17,19 @@ from distlaunch_trainer.input.batches import BatchForm
 from distlaunch_trainer.input.user_data.batch_sharding import every_nth
 
 from . import step_context
-from .all_reduce import refuse_collectives_in_xla, sum_over_replicas, weigh
+from .all_reduce import (
+    on_first_replica,
+    refuse_collectives_in_xla,
+    replica_id,
+    sum_over_replicas,
+    weigh,
+)
 from .custom_steps import CustomSteps, TrainStep
 from .losses import Losses
+from .metric_updates import of_first_replica
 from .normalization import BatchNormalizations
 from .random_draws import seed_replica
-from .replica_metrics import ReplicaMetrics, Snapshot
+from .replica_metrics import ReplicaMetrics
 from .step_context import StepRows
 from .step_timing import StepTimer, has_clock
 
@@ -44,8 +51,12 @@ class ModelReplicas:
         self.strategy = strategy
         self.count = strategy.num_replicas_in_sync
         self.is_compiled = isinstance(strategy, tf.distribute.TPUStrategy)  # whole steps, by XLA
-        self.gathers_rows = False  # set when a step that gathers the rows of replicas is traced
-        self.global_batch = 0  # rows of a step on all replicas, 0 if they are not known
+        # Whether the replicas exchange rows, e.g. of sparse gradients; known when a step is traced.
+        # An execution must be one step then: TensorFlow fails where a collective has another shape
+        # in a later step of it.
+        self.gathers_rows = False
+        # Rows of a step that all tasks expect, set before the first is traced; 0: not known.
+        self.global_batch = 0
         self.has_divided_rows = True  # whether batches of the traced step are parts of a global one
         self._record_examples = record_examples
         refuse_collectives_in_xla(strategy)
@@ -91,22 +102,25 @@ class ModelReplicas:
     def _note_gather(self) -> None:
         self.gathers_rows = True
 
-    def snapshot(self, rows: StepRows) -> Snapshot:
-        """Return what a forward pass must not change without rows, and the values."""
-        if not rows.may_be_empty:
-            return []
-        statistics = self._local_statistics()
-        return [*((v, tf.identity(v.value)) for v in statistics), *self.metrics.snapshot()]
-
-    def undo_without_rows(self, before: Snapshot, rows: StepRows) -> None:
-        """Undo what a forward pass without rows has changed.
+    @contextmanager
+    def unchanged_without_rows(self, rows: StepRows) -> Iterator[None]:
+        """Undo what a forward pass in here changes without rows, but not by the rows of others.
 
         Variables of layers get the first replica's values: what does not depend on the rows, such
         as a count of steps or a norm of weights, stays equal on all.
         """
-        firsts = self._statistics_of_first_replica() if rows.may_be_empty else {}
-        before = [(variable, firsts.get(id(variable), value)) for variable, value in before]
-        self.metrics.undo_without_rows(before, rows)
+        if not rows.may_be_empty:
+            yield
+            return
+        changed = [*self._local_statistics(), *self.metrics.variables]
+        before = [(variable, tf.identity(variable.value)) for variable in changed]
+        yield
+        firsts = self._statistics_of_first_replica()
+        kept = {id(variable) for metric in of_first_replica for variable in metric.variables}
+        for variable, value in before:
+            if id(variable) not in kept:
+                previous = firsts.get(id(variable), value)
+                variable.assign(tf.where(rows.local_rows > 0, variable.value, previous))
 
     def _local_statistics(self) -> list[Any]:
         """Return the weights that a replica's forward pass may change by its rows alone."""
@@ -121,8 +135,7 @@ class ModelReplicas:
         variables = [v for v in self._local_statistics() if id(v) not in averaged]
         if not variables:  # nothing to exchange, so XLA compiles the step
             return {}
-        is_first = tf.equal(tf.distribute.get_replica_context().replica_id_in_sync_group, 0)
-        own = [tf.where(is_first, v.value, tf.zeros_like(v.value)) for v in variables]
+        own = [on_first_replica(variable.value) for variable in variables]
         return dict(zip(map(id, variables), sum_over_replicas(own), strict=True))
 
     def count_rows(self, batch: Any, *, form: BatchForm) -> tuple[Any, tf.Tensor, tf.Tensor]:
@@ -131,8 +144,7 @@ class ModelReplicas:
             total = count_rows(batch)
             if self.count == 1:
                 return batch, total, total
-            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-            own, rows = every_nth(batch, tf.cast(replica, tf.int64), total, self.count)
+            own, rows = every_nth(batch, tf.cast(replica_id(), tf.int64), total, self.count)
             return own, rows, total
         if form == "whole":
             own = count_rows(batch)
@@ -153,17 +165,16 @@ class ModelReplicas:
         """
         if self.count == 1:
             return share, not_finite
-        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         local = tf.constant(len(self.strategy.extended.worker_devices), tf.float32)
-        steps = tf.one_hot(replica, self.count) * tf.cast(not_finite + 1, tf.float32)
+        steps = tf.one_hot(replica_id(), self.count) * tf.cast(not_finite + 1, tf.float32)
         sums = self.all_reduce(tf.concat([[share / local], steps], 0))
         found = tf.where(sums[1:] > 0, tf.cast(sums[1:], tf.int32) - 1, tf.int32.max)
         first = tf.reduce_min(found)
         return sums[0], tf.where(first < tf.int32.max, first, -1)
 
     def mean_over_rows(self, values: tf.Tensor, rows: StepRows) -> tf.Tensor:
-        """Return the means of numbers of all replicas, weighted by their rows."""
-        return self.all_reduce(weigh(values, rows))
+        """Return the means of numbers of all replicas (shape [n]), weighted by their rows."""
+        return self.all_reduce(weigh(values, rows)) if values.shape[0] else values
 
     @tf.function(autograph=False)
     def average_statistics(self) -> None:

@@ -52,8 +52,7 @@ def moments_of(layer: Any, alone: _Moments) -> _Moments:
         is_outside = context.simulated is None and tf.distribute.in_cross_replica_context()
         if context.rows is None or is_outside:
             return alone(inputs, mask)  # as Keras saves or builds the model
-        weighs = context.weighs_gradients
-        return _moments_over_replicas(layer, inputs, mask, context.rows, weighs=weighs)
+        return _moments_over_replicas(layer, inputs, mask, context.rows)
 
     return moments
 
@@ -100,12 +99,7 @@ def _layers(model: keras.Model) -> list[Any]:
 
 
 def _moments_over_replicas(
-    layer: Any,
-    inputs: tf.Tensor,
-    mask: Any,
-    rows: StepRows,
-    *,
-    weighs: bool,
+    layer: Any, inputs: tf.Tensor, mask: Any, rows: StepRows
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return mean and variance of each channel over the rows of all replicas."""
     channels, rank = inputs.shape[layer.axis], inputs.shape.rank
@@ -124,7 +118,7 @@ def _moments_over_replicas(
         parts = weights, distances, tf.square(distances)
         sums = tf.stack([tf.reduce_sum(part, axes) for part in parts])
     sums = tf.where(rows.local_rows > 0, sums, 0)
-    if weighs:
+    if step_context.current().weighs_gradients:
         sums = _sum_for_weighted_gradients(sums, rows.local_fraction(sums.dtype))
     else:
         (sums,) = sum_over_replicas([sums])

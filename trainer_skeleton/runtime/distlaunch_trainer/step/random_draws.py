@@ -27,6 +27,7 @@ from distlaunch_trainer.keras_compat import keras_random
 from distlaunch_trainer.task import explain
 
 from . import step_context
+from .all_reduce import replica_id
 from .step_context import StepRows
 
 # Scopes of operations, by which they are known in the graph of a step.
@@ -95,7 +96,7 @@ def seed_replica() -> None:
     if not graph.building_function:
         return
     context = tf.distribute.get_replica_context()
-    replica = int(tf.get_static_value(context.replica_id_in_sync_group))
+    replica = int(tf.get_static_value(replica_id()))
     if context.num_replicas_in_sync > 1:
         local_replicas = len(context.strategy.extended.worker_devices)
         _draw_as_first_replica(is_first=replica % local_replicas == 0)
@@ -125,10 +126,8 @@ def _next_of_replica(draw: Callable[..., Any]) -> Callable[..., Any]:
         is_alone = not keras_random.is_in_one_of_several_replicas()
         if keras_random.is_same() or is_alone or step_context.current().simulated:
             return seed
-        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        return seed + tf.cast(replica, seed.dtype) * tf.constant(
-            [keras_random.PRIME, 0], seed.dtype
-        )
+        distance = tf.constant([keras_random.PRIME, 0], seed.dtype)
+        return seed + tf.cast(replica_id(), seed.dtype) * distance
 
     return draw_for_replica
 
@@ -139,17 +138,12 @@ def _divided_rows() -> StepRows | None:
     return rows if rows is not None and rows.is_divided else None
 
 
-def _rows_to_draw_for() -> StepRows | None:
-    """Return the replica's rows of the global batch if all replicas draw the numbers of all."""
-    return _divided_rows() if keras_random.is_same() else None
-
-
 def _for_global_batch(name: str, draw: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that draws in a step for the global batch, by that function's name."""
 
     def in_step(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
-            rows = _rows_to_draw_for()
+            rows = _divided_rows() if keras_random.is_same() else None
             if rows is None:
                 return draw(*args, **options)
             options.pop("name", None)  # may be of the whole graph, and so not of the scope
@@ -240,7 +234,7 @@ def _divide(shape: Any, rows: StepRows) -> tuple[tf.Tensor, tf.Tensor]:
     parts, rest = shape[0] // local, shape[0] % local
     size = tf.where(rest == 0, parts * total, shape[0])
     number = tf.range(shape[0])
-    first = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.int64)
+    first = tf.cast(replica_id(), tf.int64)
     if follow_each_other:
         own = number // local * total + first + number % local * rows.replicas
     else:

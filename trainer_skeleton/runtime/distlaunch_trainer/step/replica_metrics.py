@@ -11,13 +11,10 @@ import tensorflow as tf
 from distlaunch_trainer import keras_compat
 
 from . import step_context
-from .all_reduce import sum_over_replicas
+from .all_reduce import on_first_replica, sum_over_replicas
 from .custom_steps import overrides
-from .metric_updates import of_first_replica, watch
+from .metric_updates import watch
 from .step_context import StepRows
-
-Snapshot = list[tuple[Any, tf.Tensor]]
-"""Variables, and the values that they had."""
 
 
 class ReplicaMetrics:
@@ -43,16 +40,8 @@ class ReplicaMetrics:
         watch(part for each in metrics for part in getattr(each, "metrics", [each]))
 
     def count_loss(self, loss: tf.Tensor, rows: StepRows) -> None:
-        """Count the global loss once, on the first replica."""
-        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        self._count(loss, tf.where(tf.equal(replica, 0), rows.global_rows, 0))
-
-    def count_local_loss(self, loss: tf.Tensor, rows: StepRows) -> None:
-        """Count a replica's share of the loss: with all replicas' it counts once for each row."""
-        weight = tf.cast(rows.global_rows, loss.dtype) / self._replicas
-        self._count(loss * self._replicas, weight)
-
-    def _count(self, loss: tf.Tensor, weight: tf.Tensor) -> None:
+        """Count the loss of a step, the mean of what all replicas give, once for each row."""
+        weight = tf.cast(rows.global_rows, loss.dtype) * (1 / self._replicas)
         if self._loss_tracker is not None:
             with step_context.extended(rows=None):
                 self._loss_tracker.update_state(loss, sample_weight=weight)
@@ -67,17 +56,6 @@ class ReplicaMetrics:
         if not overrides(self._model, "compute_metrics"):
             return tf.zeros([0], tf.float64)
         return logs.vector(flatten(result), self.local_results())
-
-    def snapshot(self) -> Snapshot:
-        """Return the variables with their values on a replica."""
-        return [(variable, tf.identity(variable.value)) for variable in self.variables]
-
-    def undo_without_rows(self, before: Snapshot, rows: StepRows) -> None:
-        """Undo the updates of a replica without rows, but not those by the rows of all replicas."""
-        kept = {id(variable) for metric in of_first_replica for variable in metric.variables}
-        for variable, value in before:
-            if id(variable) not in kept:
-                variable.assign(tf.where(rows.local_rows > 0, variable.value, value))
 
     def local_results(self) -> dict[str, tf.Tensor]:
         """Return the results of a replica's counts."""
@@ -105,9 +83,7 @@ class ReplicaMetrics:
         """Set the metrics to the sums over all replicas of a checkpoint."""
 
         def restore(values: list[tf.Tensor]) -> None:
-            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-            is_first = tf.equal(replica, 0)
-            self._set([tf.where(is_first, v, tf.zeros_like(v)) for v in values])
+            self._set([*map(on_first_replica, values)])
 
         self._strategy.run(restore, args=(sums,))
 
@@ -133,10 +109,9 @@ class StepLogs:
     """
 
     def __init__(self) -> None:
-        # In the logs, once a step was traced; empty if they are those of the metrics.
-        self.names: list[str] = []
-        self.others: list[str] = []  # those that no metric has
-        self._metric_names: Mapping[str, str] = {}
+        # Of each name in the logs the metric that has it, or None, once a step was traced; empty if
+        # the logs are those of the metrics.
+        self._metrics: dict[str, str | None] = {}
 
     def vector(
         self,
@@ -148,22 +123,22 @@ class StepLogs:
 
         `metric_names` has the metrics of names in the logs that are not the metric's.
         """
-        self._metric_names = {name: name for name in metrics}
+        known = {name: name for name in metrics}
         for name, metric in (metric_names or {}).items():
             if metric in metrics:
-                self._metric_names.setdefault(name, metric)
+                known.setdefault(name, metric)
         is_metrics_only = logs.keys() == metrics.keys()
-        self.names = [] if is_metrics_only else list(logs)
-        self.others = [name for name in self.names if name not in self._metric_names]
-        numbers = [tf.reduce_mean(tf.cast(logs[name], tf.float64)) for name in self.others]
+        self._metrics = {} if is_metrics_only else {name: known.get(name) for name in logs}
+        others = [logs[name] for name, metric in self._metrics.items() if metric is None]
+        numbers = [tf.reduce_mean(tf.cast(number, tf.float64)) for number in others]
         return tf.stack(numbers) if numbers else tf.zeros([0], tf.float64)
 
     def merge(self, metrics: Mapping[str, Any], vector: Any) -> dict[str, Any]:
         """Return the logs of the results of the metrics and the last step's other numbers."""
-        if not self.names:
+        if not self._metrics:
             return dict(metrics)
-        others = dict(zip(self.others, keras.ops.convert_to_numpy(vector).tolist(), strict=True))
-        names = self._metric_names
+        others = iter(keras.ops.convert_to_numpy(vector).tolist())
         return {
-            name: others[name] if name in others else metrics[names[name]] for name in self.names
+            name: next(others) if metric is None else metrics[metric]
+            for name, metric in self._metrics.items()
         }

@@ -19,10 +19,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from distlaunch_trainer.keras_compat import keras_optimizers, simulated_calls
+from distlaunch_trainer.keras_compat import simulated_calls
 from distlaunch_trainer.task.explain import user_location
 
 from . import step_context
+from .custom_steps import replaced_updates
 from .losses import normalize_globally
 from .normalization import moments_of
 from .step_context import StepRows
@@ -34,16 +35,6 @@ _ANY_SIZE = 64  # of a dimension that may have any, such as the length of a sequ
 
 
 @dataclass
-class LayerCall:
-    """A call of a layer that has ended, as figures of each row of its inputs and outputs."""
-
-    layer: keras.Layer
-    first_inside: int  # the number of the first call that it made itself
-    inputs: list[np.ndarray]
-    outputs: list[np.ndarray]
-
-
-@dataclass
 class SimulatedReplica:
     """A replica with some rows of the batch, and what it computed."""
 
@@ -51,9 +42,12 @@ class SimulatedReplica:
     whole: SimulatedReplica | None = None  # the replica that had all rows; None: this is it
     exchanged: list[list[tf.Tensor]] = field(default_factory=list)
     drawn: list[Any] = field(default_factory=list)
-    layer_calls: list[LayerCall] = field(default_factory=list)
+    # Of the layers, as they end, with figures of the rows of their inputs and outputs.
+    layer_calls: list[tuple[keras.Layer, list[np.ndarray], list[np.ndarray]]] = field(
+        default_factory=list
+    )
     added: dict[Any, list[Any]] = field(default_factory=dict)  # losses of add_loss(), by its calls
-    losses: dict[int, list[Any]] = field(default_factory=dict)  # of compile(), by their numbers
+    losses: dict[Any, list[Any]] = field(default_factory=dict)  # of compile(), with their arguments
     results: list[tuple[str, list[Any]]] = field(default_factory=list)  # of the step, and its lines
 
     @property
@@ -96,7 +90,7 @@ def simulate(
     model: keras.Model, spec: Any, step: Callable[[Any], None], *, weighs_gradients: bool
 ) -> list[SimulatedReplica]:
     """Return the replica with the whole batch, and then those with parts of it, after a step."""
-    data = tf.nest.map_structure(partial(_values, np.random.default_rng(0)), spec)
+    data = tf.nest.map_structure(partial(made_up, np.random.default_rng(0)), spec)
     whole = SimulatedReplica(range(ROWS))
     replicas = [whole, *(SimulatedReplica(numbers, whole) for numbers in PARTS)]
     strategy = tf.distribute.get_strategy()
@@ -109,9 +103,9 @@ def simulate(
         stack.enter_context(simulated_calls.eager_functions())
         stack.enter_context(simulated_calls.replaced(keras.Layer, "__call__", _recording))
         stack.enter_context(simulated_calls.replaced_moments(_global_moments))
-        stack.enter_context(keras_optimizers.replaced_updates(_record_update))
+        stack.enter_context(replaced_updates(_record_update))
         for replica in replicas:
-            rows = tf.nest.map_structure(partial(_rows_of, replica.numbers), data)
+            rows = tf.nest.map_structure(partial(rows_of, replica.numbers), data)
             with (
                 simulated_calls.unchanged_state(model),
                 simulated_calls.replaced_draws(replica.draw),
@@ -124,7 +118,7 @@ def simulate(
     return replicas
 
 
-def _values(random: np.random.Generator, spec: Any) -> Any:
+def made_up(random: np.random.Generator, spec: Any) -> Any:
     """Return values that most models take: floats from 0 to 1, the integers 0 and 1."""
     if spec is None:
         return None
@@ -152,11 +146,11 @@ def _numbers(random: np.random.Generator, shape: list[int], dtype: tf.DType) -> 
     return tf.strings.as_string(numbers) if dtype == tf.string else tf.cast(numbers, dtype)
 
 
-def _rows_of(numbers: range, value: Any) -> Any:
+def rows_of(numbers: range, value: Any) -> Any:
     if value is None:
         return None
     if isinstance(value, tf.SparseTensor):
-        return tf.sparse.from_dense(_rows_of(numbers, tf.sparse.to_dense(value)))
+        return tf.sparse.from_dense(rows_of(numbers, tf.sparse.to_dense(value)))
     return tf.gather(value, list(numbers)) if value.shape.rank else value
 
 
@@ -164,30 +158,22 @@ def _recording(call: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that calls a layer and records that, where a step is simulated."""
 
     def recorded(layer: keras.Layer, *args: Any, **options: Any) -> Any:
-        replica = step_context.current().simulated
-        if replica is None:
-            return call(layer, *args, **options)
-        first = len(replica.layer_calls)
         outputs = call(layer, *args, **options)
-        figures = _figures([args, options]), _figures(outputs)
-        replica.layer_calls.append(LayerCall(layer, first, *figures))
+        if replica := step_context.current().simulated:
+            replica.layer_calls.append((layer, _figures([args, options]), _figures(outputs)))
         return outputs
 
     return recorded
 
 
 def _figures(values: Any) -> list[np.ndarray]:
-    """Return two numbers for each row of tensors: one that any change changes, and their size."""
+    """Return a number for each row of tensors, which any change to the row changes."""
     figures = []
     for value in tf.nest.flatten(values, expand_composites=True):
-        if not tf.is_tensor(value) or not value.shape.rank or value.dtype == tf.string:
-            continue
-        dtype = tf.float64 if value.dtype in {tf.float64, tf.int64} else tf.float32
-        flat = tf.reshape(tf.cast(value, dtype), [value.shape[0], -1])
-        size = max(1, flat.shape[1])
-        waves = tf.cos(tf.range(size, dtype=dtype))
-        change = tf.linalg.matvec(flat, waves) / size**0.5
-        figures.append(np.stack([change, tf.reduce_sum(tf.abs(flat), 1) / size], 1))
+        if tf.is_tensor(value) and value.shape.rank and value.dtype.is_floating:
+            rows = tf.reshape(tf.cast(value, tf.float64), [value.shape[0], -1])
+            waves = 1.1 + tf.cos(tf.range(rows.shape[1], dtype=tf.float64))
+            figures.append(tf.linalg.matvec(rows, waves).numpy())
     return figures
 
 
@@ -195,12 +181,12 @@ def _global_moments(alone: Callable[..., Any]) -> Callable[..., Any]:
     return lambda layer, inputs, mask: moments_of(layer, partial(alone, layer))(inputs, mask)
 
 
-def _record_update(optimizer: Any, gradients: Any, variables: Any = None) -> None:
+def _record_update(_: Any, __: Any, gradients: list[Any], ___: Any) -> None:
     """Record the gradients that an optimizer is given, in place of an update."""
-    del optimizer, variables
     where = user_location(sys._getframe(1), skips_package=True)  # noqa: SLF001
     results = [None if g is None else _projected(tf.convert_to_tensor(g)) for g in gradients]
-    step_context.current().simulated.results.append((where or "", results))
+    line = f" ({where})" if where else ""
+    step_context.current().simulated.results.append((line, results))
 
 
 def _projected(gradient: tf.Tensor) -> tf.Tensor:

@@ -41,24 +41,17 @@ class StepRows:
 
 
 @dataclass(frozen=True)
-class LossReduction:
-    """How losses that Keras reduces are made means over the global batch."""
-
-    divisors: list[tf.Tensor] | None = None  # gets that of a loss, not rescaled; None: rescale
-
-
-@dataclass(frozen=True)
 class StepContext:
     """What is known of the step that is traced in this thread."""
 
     rows: StepRows | None = None  # None outside of a step
     timer: StepTimer | None = None  # of the exchange of gradients
     in_xla: bool = False  # XLA compiles what is traced, and so cannot exchange anything
-    losses: LossReduction | None = None  # None leaves them as Keras has them
+    normalizes_losses: bool = False  # what Keras reduces is made a mean over the global batch
+    divisors: list[tf.Tensor] | None = None  # gets those of losses, which are not rescaled then
     added_losses: list[Any] | None = None  # gets the layers and their losses of add_loss()
-    # Is given gradients and their variables by an optimizer, and returns those of the global batch;
-    # None where the optimizer is given these.
-    reduce_gradients: Callable[[list[Any], list[Any] | None], list[Any]] | None = None
+    # Is called by optimizers in place of an update, see `intercept_updates`; None: they update.
+    update: Callable[..., Any] | None = None
     # Whether gradients are multiplied by the replica's fraction of the rows before they are summed,
     # so that the loss is not.
     weighs_gradients: bool = False
@@ -71,7 +64,7 @@ class StepContext:
     @property
     def has_shares(self) -> bool:
         """Whether the numbers of a step are a replica's shares of those of the global batch."""
-        return self.reduce_gradients is not None and not self.weighs_gradients
+        return self.update is not None and not self.weighs_gradients
 
 
 _NO_STEP = StepContext()
@@ -81,6 +74,12 @@ _thread = threading.local()
 def current() -> StepContext:
     """Return the context of this thread."""
     return getattr(_thread, "context", _NO_STEP)
+
+
+def note_gather() -> None:
+    """Note that replicas exchange rows in the step that is traced."""
+    if current().note_gather is not None:
+        current().note_gather()
 
 
 @contextmanager

@@ -17,8 +17,8 @@ import tensorflow as tf
 from distlaunch_trainer.errors import ModelError
 from distlaunch_trainer.input.batches import BatchForm
 from distlaunch_trainer.keras_compat import keras_optimizers, keras_random
-from distlaunch_trainer.keras_compat.keras_optimizers import use_cross_replica_cond
 
+from .all_reduce import replica_id
 from .model_replicas import ModelReplicas
 from .random_draws import refuse_other_draws
 from .replica_metrics import StepLogs, flatten
@@ -50,7 +50,7 @@ class StepFunctions:
     """The compiled functions of a model on all replicas."""
 
     def __init__(self, replicas: ModelReplicas) -> None:
-        self._replicas, model = replicas, replicas.model
+        self.replicas, model = replicas, replicas.model
         self.is_compared = False  # whether parts of the model's step were compared: `additivity`
         if keras_random.is_same():
             if model.run_eagerly and replicas.count > 1:  # its draws cannot be checked before
@@ -58,7 +58,7 @@ class StepFunctions:
             with replicas.strategy.scope():
                 keras_random.global_generator()  # replicas are traced where none can be created
         keras_optimizers.disable_gradient_aggregation(model.optimizer)
-        use_cross_replica_cond()
+        keras_optimizers.use_cross_replica_cond()
         self._training_step = TrainingStep(replicas)
         self._evaluation_logs = StepLogs()
         self.timer = replicas.timer
@@ -74,84 +74,42 @@ class StepFunctions:
         run, metrics = replicas.run, replicas.metrics
         self._results_function = tf.function(partial(run, metrics.results), autograph=False)
         self.metric_sums = tf.function(partial(run, metrics.sums), autograph=False)
-        self.restore_metrics = metrics.restore
-
-    def expect_rows(self, global_batch: int) -> None:
-        """Take the rows of a step that all tasks expect, before the first is traced."""
-        self._replicas.global_batch = global_batch
-
-    @property
-    def gathers_rows(self) -> bool:
-        """Whether the replicas exchange rows, e.g. of sparse gradients; known after the first step.
-
-        An execution must be one step then: TensorFlow fails where a collective has another shape in
-        a later step of it.
-        """
-        return self._training_step.gathers_rows
-
-    @property
-    def metric_variables(self) -> list[Any]:
-        """The variables of the metrics; each replica counts its rows."""
-        return self._replicas.metrics.variables
 
     def train(
-        self,
-        batches: Any,
-        steps: tf.Tensor,
-        signals: tf.Tensor,
-        *,
-        has_empty_replicas: bool = False,
-        form: BatchForm = "divided",
-        may_end: bool = False,
+        self, batches: Any, steps: tf.Tensor, signals: tf.Tensor, **options: Any
     ) -> Execution:
         """Train some steps (scalar, int32) on all replicas, or none if a task signals to stop.
 
         `batches` is their iterator, or one batch. The control signals of this task (shape [3]) are
         whether to end the training and a vote to stop the run, both for all tasks if the sum is
-        above 0, and a number for the others. Steps in which some replica has no row are compiled
-        apart: they copy all statistics and metrics, to restore them where there are no rows. If the
-        data `may_end`, it is one step, or none where they have ended or differ between tasks.
+        above 0, and a number for the others.
+
+        The options are `has_empty_replicas` (default: False), `form` of the batches (default:
+        "divided") and `may_end` (default: False). Steps in which some replica has no row are
+        compiled apart: they copy all statistics and metrics, to restore them where there are no
+        rows. If the data may end, it is one step, or none where they have ended or differ between
+        tasks.
         """
         if self._training_step.accumulation is not None:
             self._training_step.accumulation.share()
-        return self._train_function(
-            batches, steps, signals, has_empty_replicas, form, may_end=may_end
-        )
+        return self._train_function(batches, steps, signals, **options)
 
-    def trace(
-        self,
-        *arguments: Any,
-        has_empty_replicas: bool = False,
-        form: BatchForm = "divided",
-        may_end: bool = False,
-    ) -> tf.Graph | None:
+    def trace(self, *arguments: Any, **options: Any) -> tf.Graph | None:
         """Trace `train` for these arguments; return the graph, or None if there is none."""
-        if self._train_function == self._train or self._replicas.is_compiled:
+        if self._train_function == self._train or self.replicas.is_compiled:
             return None
-        return self._train_function.get_concrete_function(
-            *arguments, has_empty_replicas, form, may_end=may_end
-        ).graph
+        return self._train_function.get_concrete_function(*arguments, **options).graph
 
     def keep_logs(self, execution: Execution) -> None:
         """Take the logs that are no metrics from an execution that trained some steps."""
         self._last_logs = self._training_step.logs, execution.other_logs
 
-    def evaluate(
-        self,
-        batches: Any,
-        steps: tf.Tensor,
-        *,
-        has_empty_replicas: bool,
-        form: BatchForm = "divided",
-        may_end: bool = False,
-    ) -> tf.Tensor | None:
-        """Evaluate some steps on all replicas as `train` does; the metrics hold the results.
+    def evaluate(self, batches: Any, steps: tf.Tensor, **options: Any) -> tf.Tensor | None:
+        """Evaluate some steps on all replicas, with the options of `train`; the metrics hold all.
 
-        If the data `may_end`, return the global rows that each replica has of the step.
+        If the data may end, return the global rows that each replica has of the step.
         """
-        others, rows = self._test_function(
-            batches, steps, has_empty_replicas, form, may_end=may_end
-        )
+        others, rows = self._test_function(batches, steps, **options)
         self._last_logs = self._evaluation_logs, others
         return rows
 
@@ -169,8 +127,8 @@ class StepFunctions:
         That is for validation, callbacks and checkpoints. Each replica has moving statistics of its
         own rows, of which the mean is taken, and may accumulate gradients, which are summed.
         """
-        if self._replicas.normalizations.moving_statistics:
-            self._replicas.average_statistics()
+        if self.replicas.normalizations.moving_statistics:
+            self.replicas.average_statistics()
         if self._training_step.accumulation is not None:
             self._training_step.accumulation.all_reduce()
 
@@ -179,16 +137,16 @@ class StepFunctions:
         batches: Any,
         steps: tf.Tensor,
         signals: tf.Tensor,
-        has_empty_replicas: bool,
-        form: BatchForm,
         *,
+        has_empty_replicas: bool = False,
+        form: BatchForm = "divided",
         may_end: bool = False,
     ) -> Execution:
         if not (tf.executing_eagerly() or (self.graph and has_empty_replicas)):
             self.graph = tf.compat.v1.get_default_graph()
         get_batch, rows = self._getter(batches, form, may_end)
         # In the graph, so that no task waits in Python; and first, so that all stop at one step.
-        signals = self._replicas.run(self._all_reduce, signals, rows)
+        signals = self.replicas.run(self._all_reduce, signals, rows)
         steps = tf.where(tf.reduce_any(signals[:2] > 0), 0, steps)
         if may_end:
             steps = tf.where(_is_like_on_all(signals[3:]), steps, 0)
@@ -200,13 +158,13 @@ class StepFunctions:
             batch, loss, others = self._timed_step(first + number, get_batch, has_empty_replicas)
             is_first = tf.logical_and(not_finite < 0, self._is_lost(loss))
             not_finite = tf.where(is_first, number, not_finite)
-            return number + 1, loss, not_finite, rows + self._replicas.first(batch[2]), others
+            return number + 1, loss, not_finite, rows + self.replicas.first(batch[2]), others
 
         loss, rows = tf.constant(0.0), tf.constant(0, tf.int64)
         loss, not_finite, rows, others = _repeat(train, steps, loss, tf.constant(-1), rows)
         self._check_draws(form)
         if self._training_step.has_local_loss:
-            loss, not_finite = self._replicas.run(self._replicas.agree_on_loss, loss, not_finite)
+            loss, not_finite = self.replicas.run(self.replicas.agree_on_loss, loss, not_finite)
         return Execution(loss, not_finite, steps, rows, signals, others)
 
     def _is_lost(self, loss: tf.Tensor) -> tf.Tensor:
@@ -214,7 +172,7 @@ class StepFunctions:
         is_good = tf.math.is_finite(loss)
         if self._updates is None or self._skipped is None:
             return ~is_good
-        custom = self._replicas.custom
+        custom = self.replicas.custom
         if not (custom.has_train_step or custom.function):  # which may use other optimizers
             update = tf.cast(self._updates.value, tf.int32)
             is_good = tf.not_equal(update, self._last_update)
@@ -231,7 +189,7 @@ class StepFunctions:
         if self.timer is None:
             batch = get_batch()
             return batch, *train(batch)
-        return self.timer.time_step(number, get_batch, train, self._replicas.strategy.run)
+        return self.timer.time_step(number, get_batch, train, self.replicas.strategy.run)
 
     def _getter(
         self, batches: Any, form: BatchForm, may_end: bool
@@ -241,7 +199,7 @@ class StepFunctions:
         If the data `may_end`, the batch is read here, and its global rows are returned too: -1 at
         the end.
         """
-        replicas = self._replicas
+        replicas = self.replicas
         replicas.has_divided_rows = form in {"divided", "same"}
         if may_end and form == "whole":
             optional = batches.get_next_as_optional()  # on all replicas, if on some
@@ -259,28 +217,27 @@ class StepFunctions:
     def _all_reduce(self, signals: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
         """Return the sums of signals, and the rows that each replica gives; called on each."""
         if rows is not None:
-            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-            own = tf.one_hot(replica, self._replicas.count) * tf.cast(rows, tf.float32)
+            own = tf.one_hot(replica_id(), self.replicas.count) * tf.cast(rows, tf.float32)
             signals = tf.concat([signals, own], 0)
-        return self._replicas.all_reduce(signals)
+        return self.replicas.all_reduce(signals)
 
     def _evaluate(
         self,
         batches: Any,
         steps: tf.Tensor,
-        has_empty_replicas: bool,
-        form: BatchForm,
         *,
-        may_end: bool,
+        has_empty_replicas: bool = False,
+        form: BatchForm = "divided",
+        may_end: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor | None]:
         get_batch, rows = self._getter(batches, form, may_end)
         if may_end:
-            rows = self._replicas.run(self._all_reduce, tf.zeros([0]), rows)
+            rows = self.replicas.run(self._all_reduce, tf.zeros([0]), rows)
             steps = tf.where(_is_like_on_all(rows), steps, 0)
 
         def evaluate(number: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, ...]:
             batch = get_batch()
-            others = self._replicas.run(self._evaluate_replica, batch, has_empty_replicas)
+            others = self.replicas.run(self._evaluate_replica, batch, has_empty_replicas)
             return number + 1, others
 
         (others,) = _repeat(evaluate, steps)
@@ -288,32 +245,30 @@ class StepFunctions:
         return others, rows
 
     def _check_draws(self, form: BatchForm) -> None:
-        if self._replicas.count > 1 and form in {"divided", "same"} and keras_random.is_same():
+        if self.replicas.count > 1 and form in {"divided", "same"} and keras_random.is_same():
             refuse_other_draws(tf.compat.v1.get_default_graph())
 
     @tf.autograph.experimental.do_not_convert
     def _evaluate_replica(self, batch: Any, has_empty_replicas: bool) -> tf.Tensor:
         """Evaluate one replica's part of a step; return the logs that are no metrics."""
-        replicas, logs = self._replicas, self._evaluation_logs
+        replicas = self.replicas
         with replicas.step(batch, may_be_empty=has_empty_replicas) as (data, rows):
-            others = self._count(data, rows)
-            return replicas.mean_over_rows(others, rows) if logs.others else others
+            return replicas.mean_over_rows(self._count(data, rows), rows)
 
     def _count(self, data: Any, rows: StepRows) -> tf.Tensor:
         """Count a replica's rows in the metrics; return its logs that are no metrics."""
-        replicas, logs = self._replicas, self._evaluation_logs
-        before = replicas.snapshot(rows)
+        replicas, logs = self.replicas, self._evaluation_logs
         if replicas.custom.has_test_step:
-            results = replicas.custom.test(data, rows)
-            replicas.undo_without_rows(before, rows)
+            with replicas.unchanged_without_rows(rows):
+                results = replicas.custom.test(data, rows)
             own = replicas.metrics.local_results()
             return logs.vector(flatten(results), own, replicas.custom.metric_names)
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
-        predicted = replicas.losses.outputs(x, rows, training=False)
-        share = replicas.losses.share(x, y, predicted, weights, rows, training=False)
-        others = replicas.metrics.count(logs, x, y, predicted, weights)
-        replicas.undo_without_rows(before, rows)
-        replicas.metrics.count_local_loss(share.loss_to_report, rows)
+        with replicas.unchanged_without_rows(rows):
+            predicted = replicas.losses.outputs(x, rows, training=False)
+            share = replicas.losses.share(x, y, predicted, weights, rows, training=False)
+            others = replicas.metrics.count(logs, x, y, predicted, weights)
+        replicas.metrics.count_loss(share.loss_to_report * replicas.count, rows)
         return others
 
 

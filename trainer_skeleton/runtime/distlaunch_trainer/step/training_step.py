@@ -49,12 +49,14 @@ class TrainingStep:
     def __init__(self, replicas: ModelReplicas) -> None:
         self.replicas = replicas
         self._model = replicas.model
-        self._gathers_rows = False  # set when the step is traced
         self._is_compiled = False  # by XLA, set when the forward pass is traced
         if self._model.jit_compile and not replicas.is_compiled:
             keras_optimizers.compile_updates(self._model.optimizer, lambda: self._is_compiled)
         self.logs = StepLogs()
         is_custom = replicas.custom.has_train_step or replicas.custom.function
+        # Whether a step returns this task's share of the loss. It is exchanged once per execution:
+        # a user's function has exchanged the gradients, and to do so again takes as long.
+        self.has_local_loss = replicas.custom.function is not None
         accumulates = not is_custom and accumulates_locally(self._model, replicas.count)
         # None if the model's optimizer accumulates gradients itself, or does not accumulate.
         self.accumulation = (
@@ -62,20 +64,6 @@ class TrainingStep:
             if accumulates
             else None
         )
-
-    @property
-    def gathers_rows(self) -> bool:
-        """Whether the replicas exchange rows, e.g. of sparse gradients; known when it is traced."""
-        return self._gathers_rows or self.replicas.gathers_rows or self.replicas.custom.gathers_rows
-
-    @property
-    def has_local_loss(self) -> bool:
-        """Whether a step returns this task's share of the loss.
-
-        It is exchanged once per execution: a user's function has exchanged the gradients already,
-        and a second exchange in each step would take as long.
-        """
-        return self.replicas.custom.function is not None
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, batch: Any, has_empty_replicas: bool) -> tuple[tf.Tensor, tf.Tensor]:
@@ -126,8 +114,8 @@ class TrainingStep:
             dense = [None if g is None else tf.convert_to_tensor(g) for g in local.gradients]
             if rows.may_be_empty:
                 dense = [None if g is None else without_placeholder(g, rows) for g in dense]
-            self.replicas.metrics.count_local_loss(local.loss, rows)
-            return dense, local.loss, self._mean_logs(local.other_logs, rows)
+            self.replicas.metrics.count_loss(local.loss * self.replicas.count, rows)
+            return dense, local.loss, self.replicas.mean_over_rows(local.other_logs, rows)
 
     @tf.autograph.experimental.do_not_convert
     def _train_replica(self, batch: Any, has_empty_replicas: bool) -> tuple[tf.Tensor, tf.Tensor]:
@@ -140,31 +128,26 @@ class TrainingStep:
             if gradients:
                 self._model.optimizer.apply(gradients, self._model.trainable_variables)
             self.replicas.metrics.count_loss(loss, rows)
-            return tf.cast(loss, tf.float32), self._mean_logs(local.other_logs, rows)
+            return tf.cast(loss, tf.float32), self.replicas.mean_over_rows(local.other_logs, rows)
 
     @tf.autograph.experimental.do_not_convert
     def _train_replica_by_function(self, batch: Any, has_empty_replicas: bool) -> tf.Tensor:
         """Train one replica's part of a step by the user's function; return its share."""
         with self.replicas.step(batch, may_be_empty=has_empty_replicas) as (data, rows):
-            before = self.replicas.snapshot(rows)
-            share = self.replicas.custom.call_function(data, rows)
-            self.replicas.undo_without_rows(before, rows)
-            self.replicas.metrics.count_local_loss(share, rows)
+            with self.replicas.unchanged_without_rows(rows):
+                share = self.replicas.custom.call_function(data, rows)
+            self.replicas.metrics.count_loss(share * self.replicas.count, rows)
             return tf.cast(share, tf.float32)
 
     def _train_replica_by_model(self, data: Any, rows: StepRows) -> tuple[tf.Tensor, tf.Tensor]:
-        before = self.replicas.snapshot(rows)
-        logs = self.replicas.custom.train(data, rows)
-        self.replicas.undo_without_rows(before, rows)
+        with self.replicas.unchanged_without_rows(rows):
+            logs = self.replicas.custom.train(data, rows)
         results = self.replicas.metrics.local_results()
         others = self.logs.vector(flatten(logs), results, self.replicas.custom.metric_names)
         loss = logs.get("loss", next(iter(logs.values()), 0.0))
         numbers = tf.concat([[tf.reduce_mean(tf.cast(loss, tf.float64))], others], 0)
         means = self.replicas.mean_over_rows(numbers, rows)
         return tf.cast(means[0], tf.float32), means[1:]
-
-    def _mean_logs(self, others: tf.Tensor, rows: StepRows) -> tf.Tensor:
-        return self.replicas.mean_over_rows(others, rows) if self.logs.others else others
 
     def _forward_and_backward(self, data: Any, rows: StepRows) -> _LocalResults:
         """Differentiate this replica's share of the loss.
@@ -193,18 +176,18 @@ class TrainingStep:
     def _gradients(self, data: Any, rows: StepRows) -> _LocalResults:
         replicas, optimizer = self.replicas, self._model.optimizer
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
-        before = replicas.snapshot(rows)
         # A sum overflows where a mean does not, and accumulated sums have different divisors.
         is_scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
         may_divide_later = not is_scaled and self.accumulation is None
-        with tf.GradientTape() as tape:
-            predicted = replicas.losses.outputs(x, rows, training=True)
-            share = replicas.losses.share(
-                *(x, y, predicted, weights, rows), training=True, may_divide_later=may_divide_later
-            )
-            scaled = optimizer.scale_loss(share.loss_to_differentiate)
-        others = replicas.metrics.count(self.logs, x, y, predicted, weights)
-        replicas.undo_without_rows(before, rows)
+        with replicas.unchanged_without_rows(rows):
+            with tf.GradientTape() as tape:
+                predicted = replicas.losses.outputs(x, rows, training=True)
+                data = x, y, predicted, weights
+                share = replicas.losses.share(
+                    *data, rows, training=True, may_divide_later=may_divide_later
+                )
+                scaled = optimizer.scale_loss(share.loss_to_differentiate)
+            others = replicas.metrics.count(self.logs, *data)
         gradients = tape.gradient(scaled, self._model.trainable_variables)
         if self.replicas.count > 1 and keras_optimizers.adds_gradients(optimizer):
             gradients = [*map(self._dense_if_smaller, gradients)]
@@ -233,7 +216,6 @@ class TrainingStep:
             return gradients, loss
         pairs = zip(gradients, self._model.trainable_variables, strict=True)
         own = [g if g is None else self._to_exchange(g, v.shape, rows) for g, v in pairs]
-        self._gathers_rows = any(map(gathers_rows, own))
         wire = tf.float64 if loss.dtype == tf.float64 else tf.float32
         scalars = [loss] if local.divisor is None else [loss, local.divisor]
         sums = sum_gradients([*(tf.cast(scalar, wire) for scalar in scalars), *own])
