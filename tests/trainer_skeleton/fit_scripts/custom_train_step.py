@@ -1,7 +1,8 @@
 """A train_step of the script's own, as in keras.io's "Customizing fit() with TensorFlow".
 
 Then the other arguments and methods of training, with ten batches to predict, and with one; a
-model whose first call is evaluate(); and TensorFlow's variables of the script.
+model whose first call is evaluate(), with a loss that is no mean over the rows; and TensorFlow's
+variables of the script.
 """
 
 import keras
@@ -76,9 +77,13 @@ class Compiled(keras.Model):
         return super().train_step(data)
 
 
+def spread(y_true, y_pred):  # of the whole batch
+    return keras.ops.var(y_true - y_pred)
+
+
 inputs = keras.Input(shape=(32,))
 compiled = Compiled(inputs, keras.layers.Dense(1)(inputs))
-compiled.compile("sgd", "mse", metrics=["mae"])
+compiled.compile("sgd", spread, metrics=["mae"])
 for name, value in compiled.evaluate(x, y, return_dict=True).items():
     print(f"First {name}:", value)
 print("Error after it:", compiled.fit(x, y, epochs=2, batch_size=16).history["mae"][-1])

@@ -66,17 +66,22 @@ class ScriptModels:
                 for note in build_model(model, batch, trains=trains):
                     self._report.warn(note)
         functions = self.functions_of(model)
-        is_called = trains or not is_custom  # what is compared
-        if self._cluster.replicas > 1 and is_called and not functions.is_compared:
-            functions.is_compared = True
-            for note in compare_parts(model, batch):
-                self._report.warn(note)
+        methods = [] if is_custom and not trains else ["train_step"]
+        # Evaluation uses the compiled loss, a train_step() of the model may not.
+        methods += ["compute_loss"] if is_custom and model.loss is not None else []
+        for method in methods if self._cluster.replicas > 1 else ():
+            if method not in functions.compared:
+                functions.compared.add(method)
+                self._warn_once(compare_parts(model, batch, method))
 
     def warn_of_layers(self, model: keras.Model) -> None:
         """Warn once of each layer by which the weights depend on the number of replicas."""
         notes = replica_count_warnings(
             model, self._cluster.replicas, synchronized=self._synchronizes(model)
         )
+        self._warn_once(notes)
+
+    def _warn_once(self, notes: list[str]) -> None:
         for note in (note for note in notes if note not in self._notes):
             self._report.warn(note)
         self._notes.update(notes)

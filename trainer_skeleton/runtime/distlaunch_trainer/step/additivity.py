@@ -28,11 +28,12 @@ _ROUNDING = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfl
 _EACH = "and each replica has its own rows, so the weights depend on the number of replicas"
 
 
-def compare_parts(model: keras.Model, spec: Any) -> list[str]:
+def compare_parts(model: keras.Model, spec: Any, method: str = "train_step") -> list[str]:
     """Find out what of a built model's step is no mean over the rows of a batch.
 
-    From now on losses that are sums over the rows count as such, and compiled losses that are
-    neither are computed from the rows of all replicas. Warnings are returned about the rest.
+    `method` is ``train_step`` or, for evaluation, ``compute_loss``. From now on losses that are
+    sums over the rows count as such, and compiled losses that are neither are computed from the
+    rows of all replicas. Warnings are returned about the rest.
     """
     if isinstance(model.distribute_strategy, tf.distribute.TPUStrategy):
         return []  # its steps are computed by XLA, for one shape
@@ -41,7 +42,7 @@ def compare_parts(model: keras.Model, spec: Any) -> list[str]:
             user_code(f"{type(model).__name__} was not compared on parts of a batch"),
             model.distribute_strategy.scope(),
         ):
-            return list(_Comparison(model, spec).notes())
+            return list(_Comparison(model, spec, method).notes())
     except ModelError as error:
         taken = "single numbers that it adds to the loss are taken to be means over the rows"
         return [f"{error}: {taken} of a batch; divide a sum by their number"]
@@ -50,9 +51,9 @@ def compare_parts(model: keras.Model, spec: Any) -> list[str]:
 class _Comparison:
     """A model's step on a small batch and on parts of it."""
 
-    def __init__(self, model: keras.Model, spec: Any) -> None:
+    def __init__(self, model: keras.Model, spec: Any, method: str) -> None:
         self._model, self._spec = model, spec
-        methods = "train_step", "compute_loss"
+        methods = dict.fromkeys((method, "compute_loss"))
         self._own = next((n for n in methods if overrides(model, n)), "")
         layers = keras_compat.all_layers(model)
         rounding = max(_rounding(layer.compute_dtype) for layer in layers)
