@@ -75,9 +75,10 @@ class FailureReport:
 
 # What a program, such as the trainer, reports of itself.
 _PROGRAM_ERROR = re.compile(r"\S+: error: (\S.*)")
-# A line with which a program ends that fails.
+# A line with which a program ends that fails. With a number, such as "Error: 0.25", it is a result.
 ERROR_LINE = re.compile(
-    r"^\S*\berror: |\b\w*(Error|Exception)\b(: |$)|stopped by a signal|lost its peers"
+    r"^\S*\berror: |\b\w*(Error|Exception)\b(: (?!-?[\d.]+(e-?\d+)?$)|$)"
+    r"|stopped by a signal|lost its peers"
 )
 
 

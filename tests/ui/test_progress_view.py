@@ -88,6 +88,8 @@ def test_the_same_error_of_several_tasks_is_shown_once(show):
     ]
     out, _ = show(TaskLines("chief", ERROR), TaskLines("worker:0", f"its own\n{ERROR}"), Notice(""))
     assert out.splitlines()[1:] == ["worker:0  | its own", "worker:0  | the same error"]
+    results = [TaskLines(task, "Error: 0.25\n") for task in TASKS]
+    assert show(*results)[0].count("Error: 0.25") == len(TASKS)
     again = [TaskLines("chief", ERROR)] * 2
     assert show(*again)[0].count("it is bad") == 2
     assert show(*events, kind=JsonProgressView)[0].count("it is bad") == 3
