@@ -1,8 +1,8 @@
 """A train_step of the script's own, as in keras.io's "Customizing fit() with TensorFlow".
 
 Then the other arguments and methods of training, with ten batches to predict, and with one; a
-model whose first call is evaluate(), with a loss that is no mean over the rows; and TensorFlow's
-variables of the script.
+model whose first call is evaluate(), with a loss that is no mean over the rows; one
+that predict() builds; and TensorFlow's variables of the script.
 """
 
 import keras
@@ -87,6 +87,11 @@ compiled.compile("sgd", spread, metrics=["mae"])
 for name, value in compiled.evaluate(x, y, return_dict=True).items():
     print(f"First {name}:", value)
 print("Error after it:", compiled.fit(x, y, epochs=2, batch_size=16).history["mae"][-1])
+
+late = keras.Sequential([keras.layers.Dense(1)])
+print("Untrained:", float(np.square(late.predict(x[:5])).sum()))
+late.compile("sgd", "mse")
+print("Trained:", late.fit(x, y, batch_size=16).history["loss"][-1])
 
 slopes = tf.Variable(tf.ones(2))
 slopes[0].assign(3.0)

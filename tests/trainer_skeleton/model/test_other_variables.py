@@ -31,6 +31,7 @@ def make():
         summed = tf.Variable(0, name="summed", aggregation=Aggregation.SUM, **of_each)
         mean = tf.Variable(0.0, name="mean", aggregation=Aggregation.MEAN, **of_each)
         read, text = tf.Variable(3.0, name="read"), tf.Variable("", name="text")
+    model.layers[-1].limit = tf.Variable(1.0)  # of no strategy, and only read
 
     @tf.function
     def step(repeats):
@@ -74,10 +75,10 @@ def test_variables_of_layers_and_of_a_step_are_saved_and_restored(run_code):
     refusal, printed = result.out.splitlines()[-2:]
     assert refusal == "a step assigns the variable alone:0"
     (before, names, unsaved), first, restored, left, later = json.loads(printed)
-    assert before == ["counts/steps"]
-    assert names == ["counts/steps", "mean", "summed"]
+    assert before == ["counts/limit", "counts/steps"]
+    assert names == ["counts/limit", "counts/steps", "mean", "summed"]
     assert unsaved == ["text"]
-    assert first == {"counts/steps": 6.0, "mean": 1.0, "summed": 8}
+    assert first == {"counts/limit": 1.0, "counts/steps": 6.0, "mean": 1.0, "summed": 8}
     assert restored == first
     assert left == ["gone"]
-    assert later == {"counts/steps": 9.0, "mean": 1.5, "summed": 12}
+    assert later == {"counts/limit": 1.0, "counts/steps": 9.0, "mean": 1.5, "summed": 12}

@@ -32,7 +32,8 @@ class OtherVariables:
         self, model: keras.Model, cluster: Cluster, known: Iterable[keras.Variable]
     ) -> None:
         self._cluster = cluster
-        self._known: set[int] = set()  # of handles
+        self._excluded: set[int] = set()  # handles of what is saved elsewhere
+        self._known: set[int] = set()  # handles of these variables
         self._variables: dict[str, Any] = {}
         self.exclude(known)
         self._add(keras_compat.tracked_variables(model))
@@ -40,7 +41,7 @@ class OtherVariables:
     def exclude(self, known: Iterable[keras.Variable]) -> None:
         """Leave out what is saved elsewhere."""
         for variable in known:
-            self._known |= self._handles(variable.value)
+            self._excluded |= self._handles(variable.value)
 
     def add_written(self, graph: tf.Graph) -> list[str]:
         """Add what a traced step assigns; return the names of what no checkpoint can hold.
@@ -49,7 +50,9 @@ class OtherVariables:
         """
         written = keras_compat.written_variables(graph)
         if self._cluster.strategy.num_replicas_in_sync > 1:
-            _refuse_undistributed(written)
+            for variable in written:
+                if not self._excluded & self._handles(variable):
+                    _check_distributed(variable)
         self._add((each.name, each) for each in written)
         unsaved = [name for name, v in self._variables.items() if v.dtype in _UNSAVED]
         for name in unsaved:
@@ -93,7 +96,7 @@ class OtherVariables:
     def _add(self, named: Iterable[tuple[str, Any]]) -> None:
         for name, variable in named:
             handles = self._handles(variable)
-            if not self._known & handles and OF_TRAINER not in variable.name:
+            if not (self._excluded | self._known) & handles and OF_TRAINER not in variable.name:
                 self._known |= handles
                 names = [*self._variables, *stable_names([name.partition(":")[0]])]
                 self._variables[unique_names(names)[-1]] = variable
@@ -104,14 +107,13 @@ def saved_others(values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {n.removeprefix(PREFIX): v for n, v in values.items() if n.startswith(PREFIX)}
 
 
-def _refuse_undistributed(variables: Iterable[Any]) -> None:
-    for variable in variables:
-        if not hasattr(variable, "distribute_strategy") and OF_TRAINER not in variable.name:
-            raise ModelError(
-                f"a step assigns the variable {variable.name}, of which each replica would have a "
-                "value of its own rows: create it with tf.Variable(…, "
-                "aggregation=tf.VariableAggregation.MEAN), or SUM or ONLY_FIRST_REPLICA"
-            )
+def _check_distributed(variable: Any) -> None:
+    if not hasattr(variable, "distribute_strategy") and OF_TRAINER not in variable.name:
+        raise ModelError(
+            f"a step assigns the variable {variable.name}, of which each replica would have a "
+            "value of its own rows: create it with tf.Variable(…, "
+            "aggregation=tf.VariableAggregation.MEAN), or SUM or ONLY_FIRST_REPLICA"
+        )
 
 
 def _is_reduced(variable: Any) -> bool:
