@@ -135,6 +135,32 @@ def test_losses_that_are_means_over_the_rows_are_not_gathered():
     assert gathered(model)
 
 
+class Ignores(keras.Sequential):
+    """A model whose step does not use the compiled loss, which evaluation does."""
+
+    train_step = Step.train_step
+    hidden = property(lambda self: self.layers[0])
+    out = property(lambda self: self.layers[1])
+    function = staticmethod(tf.reduce_mean)
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_the_compiled_loss_of_evaluation_is_compared_beside_a_step_of_the_model(trains):
+    model = Ignores([layers.Dense(8), layers.Dense(3)])
+    model.compile("sgd", keras.losses.Dice())
+    build_model(model, SPEC)
+    model.compute_loss(*(tf.ones((2, spec.shape[1])) for spec in SPEC), tf.ones((2, 3)))
+    assert compare_parts(model, SPEC, trains=trains) == []
+    assert gathered(model)
+
+
+def test_no_loss_of_evaluation_is_compared_of_a_model_that_cannot_be_called():
+    model = Step(tf.reduce_mean)
+    model.compile("sgd", "mse")
+    build_model(model, SPEC)
+    assert compare_parts(model, SPEC) == []
+
+
 def test_rows_that_cannot_be_exchanged_are_named_with_the_argument_that_helps():
     spec = SPEC[0], tf.RaggedTensorSpec((None, None), "float32")
 

@@ -66,13 +66,10 @@ class ScriptModels:
                 for note in build_model(model, batch, trains=trains):
                     self._report.warn(note)
         functions = self.functions_of(model)
-        methods = [] if is_custom and not trains else ["train_step"]
-        # Evaluation uses the compiled loss, a train_step() of the model may not.
-        methods += ["compute_loss"] if is_custom and model.loss is not None else []
-        for method in methods if self._cluster.replicas > 1 else ():
-            if method not in functions.compared:
-                functions.compared.add(method)
-                self._warn_once(compare_parts(model, batch, method))
+        compares = trains or not is_custom  # the training step
+        if self._cluster.replicas > 1 and compares not in functions.compared:
+            functions.compared.add(compares)
+            self._warn_once(compare_parts(model, batch, trains=compares))
 
     def warn_of_layers(self, model: keras.Model) -> None:
         """Warn once of each layer by which the weights depend on the number of replicas."""

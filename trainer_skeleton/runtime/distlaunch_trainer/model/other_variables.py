@@ -96,7 +96,8 @@ class OtherVariables:
     def _add(self, named: Iterable[tuple[str, Any]]) -> None:
         for name, variable in named:
             handles = self._handles(variable)
-            if not (self._excluded | self._known) & handles and OF_TRAINER not in variable.name:
+            is_known = not handles.isdisjoint(self._excluded) or not handles.isdisjoint(self._known)
+            if not is_known and OF_TRAINER not in variable.name:
                 self._known |= handles
                 names = [*self._variables, *stable_names([name.partition(":")[0]])]
                 self._variables[unique_names(names)[-1]] = variable

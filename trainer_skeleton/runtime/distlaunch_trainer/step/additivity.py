@@ -28,24 +28,31 @@ _ROUNDING = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfl
 _EACH = "and each replica has its own rows, so the weights depend on the number of replicas"
 
 
-def compare_parts(model: keras.Model, spec: Any, method: str = "train_step") -> list[str]:
+def compare_parts(model: keras.Model, spec: Any, *, trains: bool = True) -> list[str]:
     """Find out what of a built model's step is no mean over the rows of a batch.
 
-    `method` is ``train_step`` or, for evaluation, ``compute_loss``. From now on losses that are
-    sums over the rows count as such, and compiled losses that are neither are computed from the
-    rows of all replicas. Warnings are returned about the rest.
+    From now on losses that are sums over the rows count as such, and compiled losses that are
+    neither are computed from the rows of all replicas. Warnings are returned about the rest. A
+    ``train_step()`` of the model is left out unless it `trains`.
     """
     if isinstance(model.distribute_strategy, tf.distribute.TPUStrategy):
         return []  # its steps are computed by XLA, for one shape
+    has_own_step = overrides(model, "train_step")
+    methods = ["train_step"] if trains or not has_own_step else []
+    if has_own_step and model.loss is not None and overrides(model, "call"):
+        methods.append("compute_loss")  # evaluation uses the compiled loss, that step may not
+    notes: dict[str, None] = {}
     try:  # of the user's code, on numbers that are made up
         with (
             user_code(f"{type(model).__name__} was not compared on parts of a batch"),
             model.distribute_strategy.scope(),
         ):
-            return list(_Comparison(model, spec, method).notes())
+            for method in methods:
+                notes |= dict.fromkeys(_Comparison(model, spec, method).notes())
     except ModelError as error:
         taken = "single numbers that it adds to the loss are taken to be means over the rows"
-        return [f"{error}: {taken} of a batch; divide a sum by their number"]
+        notes[f"{error}: {taken} of a batch; divide a sum by their number"] = None
+    return list(notes)
 
 
 class _Comparison:

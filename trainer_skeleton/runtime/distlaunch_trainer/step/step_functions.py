@@ -51,7 +51,7 @@ class StepFunctions:
 
     def __init__(self, replicas: ModelReplicas) -> None:
         self.replicas, model = replicas, replicas.model
-        self.compared: set[str] = set()  # methods of the model, on parts of a batch: `additivity`
+        self.compared: set[bool] = set()  # with `trains` or without: `additivity.compare_parts`
         if keras_random.is_same():
             if model.run_eagerly and replicas.count > 1:  # its draws cannot be checked before
                 raise ModelError("--same-random needs compiled steps: leave run_eagerly=True out")
