@@ -18,6 +18,7 @@ from .evaluator_task.continuous_evaluation import ContinuousEvaluation
 from .evaluator_task.evaluator_status import ChiefSide, has_evaluator
 from .fit.evaluation import collective_evaluate
 from .input.data_setup import TrainingData, load_data, load_evaluation_data
+from .input.user_data.repeated_shuffles import remember_readings
 from .input.user_data.user_dataset import cache_by_task, keep_order
 from .loop.evaluator import Evaluator
 from .loop.loop import Loop
@@ -85,6 +86,7 @@ class Run(AbstractContextManager):
         self._joined = joined = join_run(options)
         self._settings, self._cluster = joined.settings, joined.cluster
         self._folders, self._report, self._stop = joined.folders, joined.report, joined.stop
+        remember_readings()
         if self._cluster.role.num_workers > 1:
             keep_order()
         if not self.is_chief:

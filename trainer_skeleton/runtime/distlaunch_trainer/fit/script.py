@@ -20,6 +20,7 @@ from distlaunch_trainer.cluster.role import Role, role_from
 from distlaunch_trainer.cluster.strategy import connect, describe
 from distlaunch_trainer.errors import TrainerError
 from distlaunch_trainer.input.downloads import share_downloads
+from distlaunch_trainer.input.user_data.repeated_shuffles import remember_readings
 from distlaunch_trainer.input.user_data.user_dataset import cache_by_task, keep_order
 from distlaunch_trainer.keras_compat import fit_calls
 from distlaunch_trainer.options import SCRIPT_OPTIONS, Settings
@@ -167,6 +168,7 @@ def _install(session: Session, library: ModuleType, *, same_random: bool) -> Non
     # All tasks must draw the same numbers, e.g. to shuffle the data alike.
     keras.utils.set_random_seed(0)
     session.install()
+    remember_readings()
     if cluster.role.num_workers > 1:
         share_downloads()
         keep_order()

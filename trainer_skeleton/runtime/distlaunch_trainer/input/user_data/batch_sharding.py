@@ -18,14 +18,13 @@ from distlaunch_trainer.input.batch_rows import count_rows, take_rows
 from distlaunch_trainer.input.batches import on_devices, with_static_rows
 from distlaunch_trainer.keras_compat.keras_random import is_same
 
+from .repeated_shuffles import RepeatedShuffles, renewed
 from .row_identity import checksums, with_numbers
-from .same_rows import RowComparison, chain_of
+from .same_rows import RowComparison
 from .user_dataset import with_one_order
-from .work_division import DatasetGraph, Divided, divide_work
+from .work_division import Divided, divide_work
 
 Dataset = tf.data.Dataset
-
-_TIMES_READ = "_distlaunch_times_read"  # an attribute of shuffles
 
 
 def counted(batches: Dataset, comparison: RowComparison | None = None) -> Dataset:
@@ -150,7 +149,7 @@ class TaskParts:
     """The parts of a data set that belong to this task, of which each iterator reads one pass.
 
     Of a data set that repeats shuffled elements and may end early, the orders of an iterator depend
-    on the number of those before (`renew_shuffles`). All other data are the same in each.
+    on the number of those before (`repeated_shuffles`). All other data are the same in each.
     """
 
     dataset: Dataset
@@ -165,8 +164,7 @@ class TaskParts:
     static_rows: int | None = None  # of each replica and step, if they must be known
 
     def __post_init__(self) -> None:
-        chain = chain_of(self.dataset) if self.renews and self.cluster.role.num_workers > 1 else ()
-        self._shuffles = [each for each in chain if type(each).__name__ == "_ShuffleDataset"]
+        self.shuffles = RepeatedShuffles(self.dataset) if self.renews else None
         self.division = self._divide()
         self._prefetched: int | None = tf.data.AUTOTUNE
         if self.division:
@@ -187,11 +185,11 @@ class TaskParts:
     def iterator(self, skip: int = 0) -> Any:
         """Return an iterator, after the first batches."""
         parts, dataset, division = self.batches, self.dataset, self.division
-        if self._shuffles:
-            number = self._times_read()
+        if self.shuffles:
+            number = self.shuffles.next_number()
             division = division and self._divide(number)
-            dataset = dataset if division else _renewed(dataset, number)
-        if self._shuffles or skip:
+            dataset = dataset if division else renewed(dataset, number)
+        if self.shuffles or skip:
             parts = self._stream(division, dataset, skip)
         return iter(on_devices(parts, self.cluster))
 
@@ -201,13 +199,6 @@ class TaskParts:
         if self.idle is not None or (is_same() and local > 1):
             return None
         return divide_work(self.dataset, role.rank, role.num_workers, self.division_rows, renewed)
-
-    def _times_read(self) -> int:
-        """Return how many iterators have read these data, or others of the same shuffles."""
-        times: int = max(getattr(each, _TIMES_READ, 0) for each in self._shuffles)
-        for each in self._shuffles:
-            setattr(each, _TIMES_READ, times + 1)
-        return times
 
     def _stream(self, division: Divided | None, dataset: Dataset, skip: int = 0) -> Dataset:
         """Return what an iterator reads, after the first batches."""
@@ -237,11 +228,3 @@ class TaskParts:
             rest = with_end(rest)
         rest = with_one_order(rest)
         return rest if self._prefetched is None else rest.prefetch(self._prefetched)
-
-
-def _renewed(dataset: Dataset, number: int) -> Dataset:
-    """Return a data set that may end early, with orders that do not depend on what was read."""
-    graph = DatasetGraph.of(dataset)
-    return (
-        graph.dataset(dataset.element_spec) if graph and graph.renew_shuffles(number) else dataset
-    )

@@ -236,6 +236,8 @@ def _open_shared(data: UserBatches, opening: Opening, facts: DataFacts) -> UserB
         identity=data.identity,
         **{"reads_ahead": not facts.is_python, **opening.parts},
     )
+    if data.parts.shuffles:
+        data.parts.shuffles.tell_readings(opening.report.warn, data.what)
     if data.parts.division:
         data.comparison = None
         opening.report.log(data.parts.division.log_line)
