@@ -162,6 +162,7 @@ DAMAGES = {
     "manifest a list": lambda place: (place / "checkpoint.json").write_text("[]"),
     "manifest binary": lambda place: (place / "checkpoint.json").write_bytes(b"\xff\xfe\0"),
     "another state": lambda place: change_manifest(place, state={"steps": 1}),
+    "another model": lambda place: change_manifest(place, model={"model": "Functional"}),
     "more values": lambda place: change_manifest(place, types={"a": "float32", "b": "float32"}),
     "types of another kind": lambda place: change_manifest(place, types=[3]),
     "values of another checkpoint": lambda place: shutil.copy(
