@@ -135,6 +135,33 @@ def test_losses_that_are_means_over_the_rows_are_not_gathered():
     assert gathered(model)
 
 
+def known(select):
+    def loss(y, p):
+        weights = ops.cast(select(y), p.dtype)
+        errors = ops.square(ops.where(weights > 0, y, 0) - p)
+        return ops.sum(weights * errors) / ops.maximum(ops.sum(weights), 1)
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("loss", "gathers"),
+    [
+        (known(lambda y: ops.not_equal(y, 0)), True),
+        (known(lambda y: ops.not_equal(y, -1)), True),
+        (known(lambda y: ops.logical_not(ops.isnan(y))), True),
+        (lambda y, p: ops.square(y - p) / ops.mean(ops.cast(ops.not_equal(y, -1), p.dtype)), True),
+        (lambda y, p: ops.top_k(ops.sum(y - p, -1), 6)[0], True),  # of more rows than are made up
+        (lambda y, p: ops.mean(ops.square(y - p) * ops.cast(ops.not_equal(y, -1), p.dtype)), False),
+        (lambda y, p: ops.mean(ops.square(y - p)), False),
+    ],
+    ids=range(7),
+)
+def test_losses_that_leave_out_what_is_missing_are_gathered(loss, gathers):
+    model, notes = compared(loss=loss)
+    assert (notes, gathered(model)) == ([], gathers)
+
+
 class Ignores(keras.Sequential):
     """A model whose step does not use the compiled loss, which evaluation does."""
 

@@ -21,10 +21,11 @@ from . import step_context
 from .custom_steps import Kind, gradient_kinds, overrides
 from .gathered_rows import check_can_gather
 from .losses import ReplicaLoss, added_sums, own_sums
-from .simulation import PARTS, ROWS, SimulatedReplica, simulate
+from .simulation import PARTS, ROWS, SimulatedReplica, simulate, simulate_loss
 
 _FRACTIONS = [len(numbers) / ROWS for numbers in PARTS]
 _ROUNDING = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+_MARKS = (0.0, -1.0, -100.0, -999.0, 255.0, np.nan)  # of what is missing, or padding
 _EACH = "and each replica has its own rows, so the weights depend on the number of replicas"
 
 
@@ -124,10 +125,10 @@ class _Comparison:
     def _notes_of_losses(self, losses: list[dict[ReplicaLoss, list[Any]]]) -> Iterator[str]:
         """Have compiled losses that do not add up computed from the rows of all replicas."""
         for loss, calls in losses[0].items():
-            values = [[tf.reduce_sum(value) for value, _ in each.get(loss, [])] for each in losses]
-            (value, arguments), *_ = calls
-            # Those that are not reduced are summed.
-            if self._kind(values) == ("sum" if value.shape.rank else "mean"):
+            (_, arguments), *_ = calls
+            values = [[value for value, _ in each.get(loss, [])] for each in losses]
+            of_marked = (simulate_loss(loss.loss, arguments, mark) for mark in _marks_of(loss.loss))
+            if all(map(self._is_reduced, (values, *of_marked))):
                 continue
             try:
                 for name, each in zip(
@@ -139,6 +140,16 @@ class _Comparison:
             except ModelError as error:
                 named = _remedy(loss.loss, arguments[1])
                 yield f"the loss {named} is no mean over the rows, and {error}"
+
+    def _is_reduced(self, values: list[list[Any]]) -> bool:
+        """Return whether losses are means over the rows, or those that are not reduced, summed."""
+        flat = [value for of_replica in values for value in of_replica]
+        if not flat:
+            return True
+        if None in flat:
+            return False
+        kind = "sum" if any(value.shape.rank for value in flat) else "mean"
+        return self._kind([[tf.reduce_sum(v) for v in each] for each in values]) == kind
 
     def _notes_of_results(self) -> Iterator[str]:
         """Name what a model's own method computes that does not add up, and count sums as such."""
@@ -202,6 +213,11 @@ class _Comparison:
                 if np.abs(np.sort(part) - np.sort(of_whole)).max(initial=0) > scale:
                     return False
         return True
+
+
+def _marks_of(loss: Any) -> Sequence[float]:
+    """Return the numbers to compare a loss with, of which its function may leave rows out."""
+    return () if getattr(loss, "fn", type(loss)).__module__.startswith("keras.") else _MARKS
 
 
 def _remedy(loss: Any, y_pred: Any) -> str:

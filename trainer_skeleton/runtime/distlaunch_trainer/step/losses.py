@@ -159,12 +159,22 @@ class ReplicaLoss:
         self.gathers_rows = False
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
-        rows, data = normalized_rows(), (y_true, y_pred, sample_weight)
-        is_of_all = self.gathers_rows and rows is not None and rows.replicas > 1
-        value = self._of_all_rows(rows, *data) if is_of_all else self.loss(*data)
-        if simulated := step_context.current().simulated:
+        data = y_true, y_pred, sample_weight
+        simulated = step_context.current().simulated
+        try:
+            value = self._of_own_or_all_rows(*data)
+        except Exception:
+            if simulated is None:
+                raise
+            value = None  # e.g. of pairs of rows, and their number is odd
+        if simulated:
             simulated.losses.setdefault(self, []).append((value, data))
-        return value
+        return tf.reduce_sum(0 * tf.nest.flatten(y_pred)[0]) if value is None else value
+
+    def _of_own_or_all_rows(self, *data: Any) -> tf.Tensor:
+        rows = normalized_rows()
+        is_of_all = self.gathers_rows and rows is not None and rows.replicas > 1
+        return self._of_all_rows(rows, *data) if is_of_all else self.loss(*data)
 
     def _of_all_rows(self, rows: Any, y_true: Any, y_pred: Any, sample_weight: Any) -> tf.Tensor:
         # As Keras casts them; so all are exchanged at once.

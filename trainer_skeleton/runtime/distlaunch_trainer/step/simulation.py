@@ -19,6 +19,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from distlaunch_trainer import keras_compat
 from distlaunch_trainer.keras_compat import simulated_calls
 from distlaunch_trainer.task.explain import user_location
 
@@ -91,8 +92,7 @@ def simulate(
 ) -> list[SimulatedReplica]:
     """Return the replica with the whole batch, and then those with parts of it, after a step."""
     data = tf.nest.map_structure(partial(made_up, np.random.default_rng(0)), spec)
-    whole = SimulatedReplica(range(ROWS))
-    replicas = [whole, *(SimulatedReplica(numbers, whole) for numbers in PARTS)]
+    replicas = _replicas()
     strategy = tf.distribute.get_strategy()
     ids = strategy.experimental_distribute_values_from_function(
         lambda context: tf.constant(context.replica_id_in_sync_group)
@@ -116,6 +116,53 @@ def simulate(
             ):
                 step(rows)
     return replicas
+
+
+def simulate_loss(loss: Callable[..., Any], arguments: Sequence[Any], mark: float) -> list[Any]:
+    """Return a loss of the whole batch and of its parts, where some targets and weights are a mark.
+
+    Each is a list of one value; none are returned if the loss refuses the mark.
+    """
+    targets, outputs, weights = arguments
+    marked = partial(tf.nest.map_structure, partial(_marked, mark))
+    data = marked(targets), outputs, weights if mark else marked(weights)
+    values = []
+    for replica in _replicas():
+
+        def own(value: Any, numbers: range = replica.numbers) -> Any:
+            rows = rows_of(numbers, value)
+            mask = None if value is None else keras_compat.mask_of(value)
+            if mask is not None:
+                keras_compat.set_mask(rows, rows_of(numbers, mask))
+            return rows
+
+        with (
+            simulated_calls.eager_functions(),
+            step_context.extended(simulated=replica),
+            normalize_globally(replica.rows),
+        ):
+            try:
+                values.append([loss(*tf.nest.map_structure(own, data))])
+            except Exception:  # noqa: BLE001 - of the user's code
+                return []
+    return values
+
+
+def _replicas() -> list[SimulatedReplica]:
+    whole = SimulatedReplica(range(ROWS))
+    return [whole, *(SimulatedReplica(numbers, whole) for numbers in PARTS)]
+
+
+def _marked(mark: float, value: Any) -> Any:
+    """Return a tensor of numbers with a mark in some places of each row, in fewer of later rows."""
+    is_integer = getattr(value, "dtype", tf.string).is_integer
+    if not isinstance(value, tf.Tensor) or not (is_integer or value.dtype.is_floating):
+        return value
+    if not value.shape.rank or (is_integer and not np.isfinite(mark)):
+        return value
+    rows = tf.range(ROWS)[:, tf.newaxis]
+    places = (tf.range(tf.size(value) // ROWS) + rows) % (rows + 2) == 0
+    return tf.where(tf.reshape(places, value.shape), tf.cast(mark, value.dtype), value)
 
 
 def made_up(random: np.random.Generator, spec: Any) -> Any:
