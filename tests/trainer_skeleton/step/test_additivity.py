@@ -162,6 +162,18 @@ def test_losses_that_leave_out_what_is_missing_are_gathered(loss, gathers):
     assert (notes, gathered(model)) == ([], gathers)
 
 
+def test_a_model_with_a_table_of_few_positions_is_compared():
+    spec = tf.TensorSpec((None, None), "int64"), SPEC[1]
+
+    class Positions(layers.Embedding):
+        def call(self, x):
+            return x[..., None] + super().call(ops.arange(ops.shape(x)[1]))
+
+    hidden = Positions(9, 4), layers.GlobalAveragePooling1D()
+    model, notes = compared(*hidden, spec=spec, loss=keras.losses.Dice())
+    assert (notes, gathered(model)) == ([], True)
+
+
 class Ignores(keras.Sequential):
     """A model whose step does not use the compiled loss, which evaluation does."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -32,7 +32,8 @@ from .step_context import StepRows
 ROWS = 5
 PARTS = (range(0, ROWS, 2), range(1, ROWS, 2))
 _SCALES = [1.0, 0.2, 0.8, 0.1, 0.6]  # of the rows: those of the parts are not alike
-_ANY_SIZE = 64  # of a dimension that may have any, such as the length of a sequence
+# Of a dimension that may have any: of an image, or the positions that a table may have few of.
+_ANY_SIZES = 64, 8
 
 
 @dataclass
@@ -91,7 +92,22 @@ def simulate(
     model: keras.Model, spec: Any, step: Callable[[Any], None], *, weighs_gradients: bool
 ) -> list[SimulatedReplica]:
     """Return the replica with the whole batch, and then those with parts of it, after a step."""
-    data = tf.nest.map_structure(partial(made_up, np.random.default_rng(0)), spec)
+    *more, least = _ANY_SIZES
+    for size in more:
+        with suppress(tf.errors.OpError, ValueError):
+            return _simulate(model, spec, step, size, weighs_gradients=weighs_gradients)
+    return _simulate(model, spec, step, least, weighs_gradients=weighs_gradients)
+
+
+def _simulate(
+    model: keras.Model,
+    spec: Any,
+    step: Callable[[Any], None],
+    size: int,
+    *,
+    weighs_gradients: bool,
+) -> list[SimulatedReplica]:
+    data = tf.nest.map_structure(partial(made_up, np.random.default_rng(0), size=size), spec)
     replicas = _replicas()
     strategy = tf.distribute.get_strategy()
     ids = strategy.experimental_distribute_values_from_function(
@@ -165,13 +181,13 @@ def _marked(mark: float, value: Any) -> Any:
     return tf.where(tf.reshape(places, value.shape), tf.cast(mark, value.dtype), value)
 
 
-def made_up(random: np.random.Generator, spec: Any) -> Any:
+def made_up(random: np.random.Generator, spec: Any, size: int = _ANY_SIZES[0]) -> Any:
     """Return values that most models take: floats from 0 to 1, the integers 0 and 1."""
     if spec is None:
         return None
     if not isinstance(spec, tf.TypeSpec):
         spec = tf.type_spec_from_value(spec)
-    shape = [_ANY_SIZE if size is None else size for size in spec.shape]
+    shape = [size if each is None else each for each in spec.shape]
     shape[:1] = [ROWS] * len(shape[:1])
     if isinstance(spec, tf.RaggedTensorSpec) and spec.ragged_rank == 1:
         lengths = np.arange(ROWS) % 3 + 1
