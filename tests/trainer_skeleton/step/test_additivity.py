@@ -162,6 +162,20 @@ def test_losses_that_leave_out_what_is_missing_are_gathered(loss, gathers):
     assert (notes, gathered(model)) == ([], gathers)
 
 
+def test_a_loss_that_assigns_variables_changes_none():
+    count, mean = tf.Variable(0.0), keras.metrics.Mean()
+
+    def loss(y, p):
+        errors = ops.mean(ops.square(y - p), -1)
+        mean.update_state(errors)
+        count.assign_add(ops.sum(errors))
+        return errors
+
+    model, _ = compared(loss=loss)
+    assert not gathered(model)
+    assert [float(v) for v in (*mean.variables, tf.math.is_finite(count))] == [0, 0, 1]
+
+
 def test_a_model_with_a_table_of_few_positions_is_compared():
     spec = tf.TensorSpec((None, None), "int64"), SPEC[1]
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.ops import gen_random_ops, gen_stateless_random_ops
 from tensorflow.python.ops import gen_stateless_random_ops_v2 as gen_stateless_random_ops_of_keys
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from . import UnchangedVariables, tracked_variables
 
@@ -55,6 +56,16 @@ def unchanged_state(model: keras.Model) -> Iterator[None]:
         np.random.set_state(of_numpy)  # noqa: NPY002
         if generator:
             generator.setstate(states[1])
+
+
+@contextmanager
+def without_assignments() -> Iterator[None]:
+    """Leave TensorFlow's variables as they are, also those that no model has."""
+    with ExitStack() as stack:
+        for name in ("assign", "assign_add", "assign_sub"):
+            unchanged: Any = lambda _: lambda variable, *_, **__: variable  # noqa: E731
+            stack.enter_context(replaced(ResourceVariable, name, unchanged))
+        yield
 
 
 @contextmanager

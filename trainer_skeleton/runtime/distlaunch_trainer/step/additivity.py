@@ -7,6 +7,7 @@ operations and functions a loss is computed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import keras
@@ -127,7 +128,8 @@ class _Comparison:
         for loss, calls in losses[0].items():
             (_, arguments), *_ = calls
             values = [[value for value, _ in each.get(loss, [])] for each in losses]
-            of_marked = (simulate_loss(loss.loss, arguments, mark) for mark in _marks_of(loss.loss))
+            simulate_marked = partial(simulate_loss, self._model, loss.loss, arguments)
+            of_marked = map(simulate_marked, _marks_of(loss.loss))
             if all(map(self._is_reduced, (values, *of_marked))):
                 continue
             try:

@@ -134,7 +134,9 @@ def _simulate(
     return replicas
 
 
-def simulate_loss(loss: Callable[..., Any], arguments: Sequence[Any], mark: float) -> list[Any]:
+def simulate_loss(
+    model: keras.Model, loss: Callable[..., Any], arguments: Sequence[Any], mark: float
+) -> list[Any]:
     """Return a loss of the whole batch and of its parts, where some targets and weights are a mark.
 
     Each is a list of one value; none are returned if the loss refuses the mark.
@@ -154,6 +156,8 @@ def simulate_loss(loss: Callable[..., Any], arguments: Sequence[Any], mark: floa
 
         with (
             simulated_calls.eager_functions(),
+            simulated_calls.unchanged_state(model),
+            simulated_calls.without_assignments(),
             step_context.extended(simulated=replica),
             normalize_globally(replica.rows),
         ):
