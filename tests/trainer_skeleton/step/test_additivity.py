@@ -64,6 +64,33 @@ def test_gradients_of_a_step_by_what_they_are_of_the_rows(function, kind):
     assert custom_steps.gradient_kinds[model] == [kind]
 
 
+class Sharpness(Step):
+    """Differentiates at weights that it moves by a gradient, or by none."""
+
+    def __init__(self, radius):
+        super().__init__(tf.reduce_mean)
+        self.radius = radius
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(self.out(self.hidden(x)) - y))
+        (gradient,) = tape.gradient(loss, [self.out.kernel])
+        self.out.kernel.assign_add(self.radius * gradient)
+        return super().train_step(data)
+
+
+@pytest.mark.parametrize("radius", [0.0, 0.5])
+def test_a_step_that_assigns_weights_by_the_rows_of_its_replica_is_named(radius):
+    model = Sharpness(radius)
+    model.compile("sgd")
+    build_model(model, SPEC)
+    notes = compare_parts(model, SPEC)
+    assert [note.partition(" by the rows")[0].rpartition(") ")[2] for note in notes] == (
+        [f"assigns the weight {model.out.kernel.path}"] if radius else []
+    )
+
+
 class Adds(layers.Layer):
     def __init__(self, function):
         super().__init__()
@@ -172,7 +199,7 @@ def test_a_loss_that_assigns_variables_changes_none():
         return errors
 
     model, _ = compared(loss=loss)
-    assert not gathered(model)
+    assert gathered(model)  # so that they are those of one worker
     assert [float(v) for v in (*mean.variables, tf.math.is_finite(count))] == [0, 0, 1]
 
 

@@ -76,6 +76,7 @@ class _Comparison:
         yield from self._notes_of_layers([replica.layer_calls for replica in replicas])
         yield from self._notes_of_added([replica.added for replica in replicas])
         yield from self._notes_of_losses([replica.losses for replica in replicas])
+        yield from self._notes_of_assigned([replica.assigned for replica in replicas])
         if self._own:  # by now losses are rescaled, or computed from all rows
             yield from self._notes_of_results()
 
@@ -123,14 +124,34 @@ class _Comparison:
                     f"compile(loss=...)"
                 )
 
+    def _notes_of_assigned(self, assigned: list[list[tuple[Any, Any]]]) -> Iterator[str]:
+        """Name the first weight that a step sets by the gradients or rows of its replica."""
+        weights = {id(weight) for weight in self._model.trainable_variables}
+        for of_replicas in zip(*assigned, strict=False):
+            variable, _ = of_replicas[0]
+            if id(variable) not in weights:
+                continue
+            values = np.array([tf.cast(value, tf.float64) for _, value in of_replicas])
+            scale = self._tolerance * np.abs(values).max(initial=0)
+            if np.ptp(values, axis=0).max(initial=0) > scale:
+                method = getattr(type(self._model), self._own or "call")
+                yield (
+                    f"{type(self._model).__name__}.{self._own or 'call'}(){definition(method)} "
+                    f"assigns the weight {variable.path} by the rows of its replica, {_EACH}: let "
+                    f"the optimizer update weights"
+                )
+                return
+
     def _notes_of_losses(self, losses: list[dict[ReplicaLoss, list[Any]]]) -> Iterator[str]:
         """Have compiled losses that do not add up computed from the rows of all replicas."""
+        counted = set(map(id, self._model.metrics_variables))  # which replicas count by their rows
         for loss, calls in losses[0].items():
-            (_, arguments), *_ = calls
-            values = [[value for value, _ in each.get(loss, [])] for each in losses]
+            (_, arguments, assigned), *_ = calls
+            values = [[value for value, *_ in each.get(loss, [])] for each in losses]
+            is_stateless = counted.issuperset(map(id, assigned))
             simulate_marked = partial(simulate_loss, self._model, loss.loss, arguments)
             of_marked = map(simulate_marked, _marks_of(loss.loss))
-            if all(map(self._is_reduced, (values, *of_marked))):
+            if is_stateless and all(map(self._is_reduced, (values, *of_marked))):
                 continue
             try:
                 for name, each in zip(

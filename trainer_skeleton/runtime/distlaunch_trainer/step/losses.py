@@ -161,6 +161,7 @@ class ReplicaLoss:
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
         data = y_true, y_pred, sample_weight
         simulated = step_context.current().simulated
+        before = len(simulated.assigned) if simulated else 0
         try:
             value = self._of_own_or_all_rows(*data)
         except Exception:
@@ -168,7 +169,8 @@ class ReplicaLoss:
                 raise
             value = None  # e.g. of pairs of rows, and their number is odd
         if simulated:
-            simulated.losses.setdefault(self, []).append((value, data))
+            assigned = [variable for variable, _ in simulated.assigned[before:]]
+            simulated.losses.setdefault(self, []).append((value, data, assigned))
         return tf.reduce_sum(0 * tf.nest.flatten(y_pred)[0]) if value is None else value
 
     def _of_own_or_all_rows(self, *data: Any) -> tf.Tensor:

@@ -48,6 +48,7 @@ class SimulatedReplica:
     layer_calls: list[tuple[keras.Layer, list[np.ndarray], list[np.ndarray]]] = field(
         default_factory=list
     )
+    assigned: list[tuple[keras.Variable, Any]] = field(default_factory=list)  # and to what
     added: dict[Any, list[Any]] = field(default_factory=dict)  # losses of add_loss(), by its calls
     losses: dict[Any, list[Any]] = field(default_factory=dict)  # of compile(), with their arguments
     results: list[tuple[str, list[Any]]] = field(default_factory=list)  # of the step, and its lines
@@ -123,7 +124,7 @@ def _simulate(
         for replica in replicas:
             rows = tf.nest.map_structure(partial(rows_of, replica.numbers), data)
             with (
-                simulated_calls.unchanged_state(model),
+                simulated_calls.unchanged_state(model, replica.assigned.append),
                 simulated_calls.replaced_draws(replica.draw),
                 step_context.extended(
                     simulated=replica, weighs_gradients=weighs_gradients, added_losses=[]
