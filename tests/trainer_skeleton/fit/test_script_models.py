@@ -48,12 +48,41 @@ def train(reduction, norm, **options):
     return [*numbers, *(number for value in model.get_weights() for number in np.ravel(value))]
 
 
+class Weighted(keras.losses.Loss):  # a mean over the rows, or over their weights
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        errors = keras.ops.mean(keras.ops.square(y_true - y_pred), -1)
+        weights = 1.0 if sample_weight is None else keras.ops.cast(sample_weight, errors.dtype)
+        return keras.ops.sum(weights * errors) / keras.ops.sum(weights + 0 * errors)
+
+
+class Positions(layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.positions = layers.Embedding(9, 4), layers.Embedding(70, 4)
+
+    def call(self, x):
+        return self.tokens(x) + self.positions(keras.ops.arange(keras.ops.shape(x)[1]))
+
+
+def train_on_more():  # weights come later, and the positions in a text depend on its length
+    keras.utils.set_random_seed(1)
+    middle = [Positions(), layers.GlobalAveragePooling1D()]
+    model = keras.Sequential([layers.Input((None,), dtype="int64"), *middle, layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.05), Weighted())
+    numbers = []
+    for size, given in (11, []), (7, []), (2, [weights]), (11, [weights]):
+        texts = np.random.default_rng(size).integers(0, 9, (size, size))
+        numbers.append(model.train_on_batch(texts, y[:size], *[value[:size] for value in given]))
+    return [*numbers, *(number for value in model.get_weights() for number in np.ravel(value))]
+
+
 CASES = (
     ("mean", 0, {}),
     ("sum", 1, {"sample_weight": weights}),
     ("none", 0, {"class_weight": {0: 0.5, 1: 2.0}}),
 )
 expected = [train(reduction, norm, **options) for reduction, norm, options in CASES]
+expected_of_more = train_on_more()
 strategy = tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(3)])
 tf.distribute.experimental_set_strategy(strategy)
 models = ScriptModels(
@@ -67,6 +96,7 @@ for name, intercept in (
     setattr(keras.Model, name, intercepted(getattr(keras.Model, name), intercept))
 for (reduction, norm, options), numbers in zip(CASES, expected, strict=True):
     np.testing.assert_allclose(train(reduction, norm, **options), numbers, atol=1e-10)
+np.testing.assert_allclose(train_on_more(), expected_of_more, atol=1e-10)
 """
 
 

@@ -212,6 +212,22 @@ def mean_by_function_with_weights() -> Any:
 
 
 @case
+def mean_of_targets_that_are_not_missing() -> Any:
+    model, _ = dense(loss=of_known)
+    return model, (X, np.where(W[:, np.newaxis] > Y, -1.0, Y))
+
+
+def of_known(y: Any, p: Any) -> Any:
+    known = ops.cast(ops.not_equal(y, -1), p.dtype)
+    return ops.sum(known * ops.square(y - p)) / ops.sum(known)
+
+
+@case
+def largest_errors_of_more_rows_than_are_made_up() -> Any:
+    return dense(loss=lambda y, p: ops.top_k(ops.mean(ops.square(y - p), -1), 6)[0])
+
+
+@case
 def two_outputs_of_which_one_is_masked() -> Any:
     x = keras.Input((7,), dtype="int64")
     hidden = layers.LSTM(5, return_sequences=True)(layers.Embedding(5, 5, mask_zero=True)(x))

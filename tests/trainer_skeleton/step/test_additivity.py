@@ -64,6 +64,33 @@ def test_gradients_of_a_step_by_what_they_are_of_the_rows(function, kind):
     assert custom_steps.gradient_kinds[model] == [kind]
 
 
+class Sharpness(Step):
+    """Differentiates at weights that it moves by a gradient, or by none."""
+
+    def __init__(self, radius):
+        super().__init__(tf.reduce_mean)
+        self.radius = radius
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(self.out(self.hidden(x)) - y))
+        (gradient,) = tape.gradient(loss, [self.out.kernel])
+        self.out.kernel.assign_add(self.radius * gradient)
+        return super().train_step(data)
+
+
+@pytest.mark.parametrize("radius", [0.0, 0.5])
+def test_a_step_that_assigns_weights_by_the_rows_of_its_replica_is_named(radius):
+    model = Sharpness(radius)
+    model.compile("sgd")
+    build_model(model, SPEC)
+    notes = compare_parts(model, SPEC)
+    assert [note.partition(" by the rows")[0].rpartition(") ")[2] for note in notes] == (
+        [f"assigns the weight {model.out.kernel.path}"] if radius else []
+    )
+
+
 class Adds(layers.Layer):
     def __init__(self, function):
         super().__init__()
@@ -133,6 +160,59 @@ def test_losses_that_are_means_over_the_rows_are_not_gathered():
     assert (notes, gathered(model)) == ([], True)
     assert compare_parts(model, SPEC) == []  # again, as of a second call of fit()
     assert gathered(model)
+
+
+def known(select):
+    def loss(y, p):
+        weights = ops.cast(select(y), p.dtype)
+        errors = ops.square(ops.where(weights > 0, y, 0) - p)
+        return ops.sum(weights * errors) / ops.maximum(ops.sum(weights), 1)
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("loss", "gathers"),
+    [
+        (known(lambda y: ops.not_equal(y, 0)), True),
+        (known(lambda y: ops.not_equal(y, -1)), True),
+        (known(lambda y: ops.logical_not(ops.isnan(y))), True),
+        (lambda y, p: ops.square(y - p) / ops.mean(ops.cast(ops.not_equal(y, -1), p.dtype)), True),
+        (lambda y, p: ops.top_k(ops.sum(y - p, -1), 6)[0], True),  # of more rows than are made up
+        (lambda y, p: ops.mean(ops.square(y - p) * ops.cast(ops.not_equal(y, -1), p.dtype)), False),
+        (lambda y, p: ops.mean(ops.square(y - p)), False),
+    ],
+    ids=range(7),
+)
+def test_losses_that_leave_out_what_is_missing_are_gathered(loss, gathers):
+    model, notes = compared(loss=loss)
+    assert (notes, gathered(model)) == ([], gathers)
+
+
+def test_a_loss_that_assigns_variables_changes_none():
+    count, mean = tf.Variable(0.0), keras.metrics.Mean()
+
+    def loss(y, p):
+        errors = ops.mean(ops.square(y - p), -1)
+        mean.update_state(errors)
+        count.assign_add(ops.sum(errors))
+        return errors
+
+    model, _ = compared(loss=loss)
+    assert gathered(model)  # so that they are those of one worker
+    assert [float(v) for v in (*mean.variables, tf.math.is_finite(count))] == [0, 0, 1]
+
+
+def test_a_model_with_a_table_of_few_positions_is_compared():
+    spec = tf.TensorSpec((None, None), "int64"), SPEC[1]
+
+    class Positions(layers.Embedding):
+        def call(self, x):
+            return x[..., None] + super().call(ops.arange(ops.shape(x)[1]))
+
+    hidden = Positions(9, 4), layers.GlobalAveragePooling1D()
+    model, notes = compared(*hidden, spec=spec, loss=keras.losses.Dice())
+    assert (notes, gathered(model)) == ([], True)
 
 
 class Ignores(keras.Sequential):

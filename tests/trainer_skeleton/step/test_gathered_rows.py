@@ -16,9 +16,10 @@ from distlaunch_trainer.step.gathered_rows import gather_rows
 from distlaunch_trainer.step.step_context import StepRows
 
 cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 3)
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1", "CPU:2"])
-data = np.random.default_rng(1).normal(size=(8, 3))
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 4)
+strategy = tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(4)])
+FIRST = {1: [0, 1, 2, 3], 2: [0, 2, 1, 3]}  # rows of replicas, by those of a task
+data = np.random.default_rng(1).normal(size=(10, 3))
 
 
 def loss(x, mask, number):
@@ -27,13 +28,16 @@ def loss(x, mask, number):
 
 
 @tf.function(autograph=False)
-def gradients(size, is_divided):
+def gradients(size, is_divided, per_task):
     def replica():
-        first = tf.distribute.get_replica_context().replica_id_in_sync_group
-        own = tf.constant(data)[:size][first::3]
+        number = tf.distribute.get_replica_context().replica_id_in_sync_group
+        first = tf.constant(FIRST[per_task])[number]
+        own = tf.constant(data)[:size][first::4]
         count = tf.shape(own, tf.int64)[0]
         own = tf.concat([own, tf.zeros([tf.cast(count == 0, tf.int32), 3], own.dtype)], 0)
-        rows = StepRows(count, tf.cast(size, tf.int64), 3, True, is_divided=is_divided)
+        rows = StepRows(
+            count, tf.cast(size, tf.int64), 4, True, is_divided=is_divided, per_task=per_task
+        )
         with tf.GradientTape() as tape:
             tape.watch(own)
             number = tf.range(2**40, 2**40 + tf.shape(own, tf.int64)[0]) % 7
@@ -46,12 +50,12 @@ def gradients(size, is_divided):
     return strategy.run(replica)
 
 
-for size in (8, 4, 2):  # 3, 3 and 2 rows; 2, 1 and 1; 1, 1 and none
-    for is_divided in (True, False):
-        parts, numbers, grads = gradients(tf.constant(size), is_divided)
-        place = np.arange(size).reshape(-1) % 3
+for size in (10, 5, 2):  # 3, 3, 2 and 2 rows; 2, 1, 1 and 1; 1, 1 and none
+    for is_divided, per_task in ((True, 1), (True, 2), (False, 1)):
+        parts, numbers, grads = gradients(tf.constant(size), is_divided, per_task)
+        place = np.argsort(FIRST[per_task])[np.arange(size) % 4]
         order = np.arange(size) if is_divided else np.argsort(place, kind="stable")
-        own_number = np.arange(size) // 3
+        own_number = np.arange(size) // 4
         x = tf.constant(data[:size][order])
         number = (2**40 + own_number[order]) % 7
         with tf.GradientTape() as tape:
@@ -72,7 +76,8 @@ for size in (8, 4, 2):  # 3, 3 and 2 rows; 2, 1 and 1; 1, 1 and none
 
 
 def test_each_replica_gets_the_rows_of_all_in_the_order_of_the_global_batch(run_code):
-    """Also of uneven replicas, and of one without rows; in parts of a batch and batches of each."""
+    """Also of uneven replicas, and of one without rows; in parts of a batch, which may be divided
+    among the tasks first, and batches of each."""
     result = run_code(GATHER)
     assert result.code == 0, result.text
 

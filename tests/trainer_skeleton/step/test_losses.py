@@ -16,6 +16,8 @@ FEW = {
     "sum_behind_synchronized_normalization": NONE,
     "dice_with_weights_and_accumulation": NONE,
     "circle": NONE,
+    "mean_of_targets_that_are_not_missing": NONE,
+    "largest_errors_of_more_rows_than_are_made_up": NONE,
     "two_outputs_of_which_one_is_masked": NONE,
     "layer_over_rows": r"layer mixes\w* of Mixes \(loss_cases.py, line \d+\) computes with several",
     "step_with_sum": NONE,

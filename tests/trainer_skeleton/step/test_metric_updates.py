@@ -74,11 +74,14 @@ class Counts(layers.Layer):
     def __init__(self):
         super().__init__()
         self.mean, self.own = keras.metrics.Mean(name="mean"), MeanPerStep()
+        self.weighted = keras.metrics.Mean(name="weighted")
+        self.weight = self.add_weight(shape=(), initializer="ones", trainable=False)
         self.sum, self.largest = keras.metrics.Sum(name="sum"), Largest("largest_in_layer")
 
     def call(self, x):
         self.mean.update_state(ops.mean(x**2))
         self.own.update_state(ops.mean(x))
+        self.weighted.update_state(ops.mean(x), sample_weight=2 * self.weight)
         self.sum.update_state(x)
         self.largest.update_state(x, ops.reshape(x, (-1, 5)))
         return x

@@ -316,6 +316,21 @@ def test_a_py_dataset_has_the_order_of_keras(options, tasks):
     assert together(in_project(create, "--shuffle=0"), tasks, 1, 3) == of_keras(create, 3)
 
 
+class Shrinks(Squares):
+    """Has another number of batches in each pass."""
+
+    lengths = 4, 5, 3, 4, 2, 2
+
+    def __len__(self):
+        return self.lengths[len([call for call in self.calls if call == "end"])]
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_passes_of_a_py_dataset_are_at_most_as_long_as_it_was_at_first(tasks):
+    epochs = together(in_script(Shrinks), tasks, 1, 4)
+    assert [len(epoch) for epoch in epochs] == [4, 3, 4, 2]
+
+
 @pytest.mark.parametrize("options", [{}, {"workers": 3, "max_queue_size": 2}])
 def test_a_py_dataset_resumes_in_its_order(options):
     create, task = lambda: Squares(**options), task_of(0, 1)

@@ -14,7 +14,7 @@ import tensorflow as tf
 from distlaunch_trainer import keras_compat
 from distlaunch_trainer.cluster.collectives import Cluster
 from distlaunch_trainer.cluster.strategy import check_same_strategy
-from distlaunch_trainer.input.batch_rows import as_tensor, count_rows, map_tensors
+from distlaunch_trainer.input.batch_rows import as_tensor, count_rows, map_tensors, tensors_in
 from distlaunch_trainer.input.user_data.same_rows import check_same_batch
 from distlaunch_trainer.keras_compat import fit_calls, keras_random
 from distlaunch_trainer.model.model_build import build_model
@@ -67,8 +67,9 @@ class ScriptModels:
                     self._report.warn(note)
         functions = self.functions_of(model)
         compares = trains or not is_custom  # the training step
-        if self._cluster.replicas > 1 and compares not in functions.compared:
-            functions.compared.add(compares)
+        kind = compares, len(tensors_in(batch))  # with sample weights or without
+        if self._cluster.replicas > 1 and kind not in functions.compared:
+            functions.compared.add(kind)
             self._warn_once(compare_parts(model, batch, trains=compares))
 
     def warn_of_layers(self, model: keras.Model) -> None:

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 Dataset = tf.data.Dataset
 
-BatchForm = Literal["divided", "own", "whole", "same"]
-"""What an element has for a replica: ``(data, rows, global_rows)``, the last two scalars (int64);
+BatchForm = Literal["divided", "by_task", "own", "whole", "same"]
+"""What an element has for a replica: ``(data, rows, global_rows)``, the last two scalars (int64),
+of a batch that is divided among all replicas, or among the tasks and then the replicas of each;
 ``(data, rows)`` of a batch that only its task has; the data of a whole batch alone; or those of a
 batch that all replicas have, of which each takes its rows."""
 

@@ -147,8 +147,12 @@ def written_variables(graph: Any) -> list[tf.Variable]:
 class UnchangedVariables(keras.StatelessScope):
     """Leaves variables as they are: an update may be a tensor of an inner function's graph."""
 
+    note_update: Callable[[tuple[keras.Variable, Any]], None] | None = None
+
     def add_update(self, update: tuple[keras.Variable, Any]) -> None:
         """Drop an update."""
+        if self.note_update is not None:
+            self.note_update(update)
 
     def get_current_value(self, ref: keras.Variable) -> Any:
         """Return the value that the scope was given, or the variable's: regularizers need it."""

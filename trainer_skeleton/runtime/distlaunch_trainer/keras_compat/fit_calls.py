@@ -41,6 +41,12 @@ def array_rows(adapter: Any) -> int | None:
     return int(adapter.num_batches * adapter.batch_size - missing)
 
 
+def current_length(adapter: Any) -> int | None:
+    """Return the batches of a PyDataset's next pass, None if it has no length, or of other data."""
+    data = getattr(adapter, "py_dataset", None)
+    return None if data is None else data.num_batches
+
+
 def first_batch(adapter: Any) -> Any:
     """Return the first batch of a PyDataset or a generator by Keras's adapter, None of others."""
     if hasattr(adapter, "py_dataset"):

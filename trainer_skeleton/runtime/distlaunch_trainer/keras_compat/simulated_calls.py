@@ -14,6 +14,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.ops import gen_random_ops, gen_stateless_random_ops
 from tensorflow.python.ops import gen_stateless_random_ops_v2 as gen_stateless_random_ops_of_keys
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from . import UnchangedVariables, tracked_variables
 
@@ -33,10 +34,13 @@ def replaced(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[None
 
 
 @contextmanager
-def unchanged_state(model: keras.Model) -> Iterator[None]:
+def unchanged_state(
+    model: keras.Model, note_update: Callable[[tuple[keras.Variable, Any]], None] | None = None
+) -> Iterator[None]:
     """Leave all state as it is: variables of a model, and generators of random numbers.
 
-    Metrics are empty in here: to read one that replicas count is a collective.
+    Metrics are empty in here: to read one that replicas count is a collective. A function may be
+    called with the variables of Keras that would be assigned, and their values.
     """
     of_keras = {id(variable.value) for variable in [*model.variables, *model.metrics_variables]}
     others = (v for _, v in tracked_variables(model) if id(v) not in of_keras)
@@ -46,7 +50,8 @@ def unchanged_state(model: keras.Model) -> Iterator[None]:
     of_numpy = np.random.get_state()  # noqa: NPY002 - what scripts use
     states = random.getstate(), generator and generator.getstate()
     try:
-        with UnchangedVariables(empty):
+        with UnchangedVariables(empty) as scope:
+            scope.note_update = note_update
             yield
     finally:
         for variable, value in variables:
@@ -55,6 +60,16 @@ def unchanged_state(model: keras.Model) -> Iterator[None]:
         np.random.set_state(of_numpy)  # noqa: NPY002
         if generator:
             generator.setstate(states[1])
+
+
+@contextmanager
+def without_assignments() -> Iterator[None]:
+    """Leave TensorFlow's variables as they are, also those that no model has."""
+    with ExitStack() as stack:
+        for name in ("assign", "assign_add", "assign_sub"):
+            unchanged: Any = lambda _: lambda variable, *_, **__: variable  # noqa: E731
+            stack.enter_context(replaced(ResourceVariable, name, unchanged))
+        yield
 
 
 @contextmanager

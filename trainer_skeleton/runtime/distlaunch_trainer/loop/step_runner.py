@@ -267,6 +267,8 @@ class StepRunner(Runner):
         if self.hooks.see_batches and block.stop == self._epoch_end:
             steps = self._model.steps_per_execution  # also of a shorter one, as `fit` counts
         last = block.start - self._state.progress.epoch_step + steps - 1
+        if self.hooks.see_batches:
+            self._functions.synchronize()  # hooks may read the model, or save it
         needs_logs = self.hooks.see_batches or self.hooks.show_progress
         logs = self._functions.logs() if needs_logs else None
         self._tools.callbacks.on_train_batch_end(last, logs)

@@ -23,6 +23,7 @@ from distlaunch_trainer.step.custom_steps import (
     replaced_updates,
 )
 from distlaunch_trainer.step.losses import normalize_globally
+from distlaunch_trainer.step.replica_metrics import note_of_numbers
 from distlaunch_trainer.step.step_context import StepRows
 
 _VARIABLES = (keras.Variable, tf.Variable)
@@ -62,10 +63,7 @@ def _notes(model: keras.Model, logs: Any, results: list[tuple[Any, str]]) -> Ite
     """Return what of the logs of a model's own step depends on the number of replicas."""
     known = {*model.get_metrics_result(), *other_names(logs, results)}
     if unknown := [name for name in logs if name not in known]:
-        yield (
-            f"{type(model).__name__}.train_step() returns {', '.join(unknown)}, which no metric "
-            f"has: the logs have the last step's mean over the replicas, weighted by their rows"
-        )
+        yield note_of_numbers(model, "train_step", unknown)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ operations and functions a loss is computed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import keras
@@ -21,10 +22,11 @@ from . import step_context
 from .custom_steps import Kind, gradient_kinds, overrides
 from .gathered_rows import check_can_gather
 from .losses import ReplicaLoss, added_sums, own_sums
-from .simulation import PARTS, ROWS, SimulatedReplica, simulate
+from .simulation import PARTS, ROWS, SimulatedReplica, simulate, simulate_loss
 
 _FRACTIONS = [len(numbers) / ROWS for numbers in PARTS]
 _ROUNDING = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+_MARKS = (0.0, -1.0, -100.0, -999.0, 255.0, np.nan)  # of what is missing, or padding
 _EACH = "and each replica has its own rows, so the weights depend on the number of replicas"
 
 
@@ -74,6 +76,7 @@ class _Comparison:
         yield from self._notes_of_layers([replica.layer_calls for replica in replicas])
         yield from self._notes_of_added([replica.added for replica in replicas])
         yield from self._notes_of_losses([replica.losses for replica in replicas])
+        yield from self._notes_of_assigned([replica.assigned for replica in replicas])
         if self._own:  # by now losses are rescaled, or computed from all rows
             yield from self._notes_of_results()
 
@@ -121,13 +124,34 @@ class _Comparison:
                     f"compile(loss=...)"
                 )
 
+    def _notes_of_assigned(self, assigned: list[list[tuple[Any, Any]]]) -> Iterator[str]:
+        """Name the first weight that a step sets by the gradients or rows of its replica."""
+        weights = {id(weight) for weight in self._model.trainable_variables}
+        for of_replicas in zip(*assigned, strict=False):
+            variable, _ = of_replicas[0]
+            if id(variable) not in weights:
+                continue
+            values = np.array([tf.cast(value, tf.float64) for _, value in of_replicas])
+            scale = self._tolerance * np.abs(values).max(initial=0)
+            if np.ptp(values, axis=0).max(initial=0) > scale:
+                method = getattr(type(self._model), self._own or "call")
+                yield (
+                    f"{type(self._model).__name__}.{self._own or 'call'}(){definition(method)} "
+                    f"assigns the weight {variable.path} by the rows of its replica, {_EACH}: let "
+                    f"the optimizer update weights"
+                )
+                return
+
     def _notes_of_losses(self, losses: list[dict[ReplicaLoss, list[Any]]]) -> Iterator[str]:
         """Have compiled losses that do not add up computed from the rows of all replicas."""
+        counted = set(map(id, self._model.metrics_variables))  # which replicas count by their rows
         for loss, calls in losses[0].items():
-            values = [[tf.reduce_sum(value) for value, _ in each.get(loss, [])] for each in losses]
-            (value, arguments), *_ = calls
-            # Those that are not reduced are summed.
-            if self._kind(values) == ("sum" if value.shape.rank else "mean"):
+            (_, arguments, assigned), *_ = calls
+            values = [[value for value, *_ in each.get(loss, [])] for each in losses]
+            is_stateless = counted.issuperset(map(id, assigned))
+            simulate_marked = partial(simulate_loss, self._model, loss.loss, arguments)
+            of_marked = map(simulate_marked, _marks_of(loss.loss))
+            if is_stateless and all(map(self._is_reduced, (values, *of_marked))):
                 continue
             try:
                 for name, each in zip(
@@ -139,6 +163,16 @@ class _Comparison:
             except ModelError as error:
                 named = _remedy(loss.loss, arguments[1])
                 yield f"the loss {named} is no mean over the rows, and {error}"
+
+    def _is_reduced(self, values: list[list[Any]]) -> bool:
+        """Return whether losses are means over the rows, or those that are not reduced, summed."""
+        flat = [value for of_replica in values for value in of_replica]
+        if not flat:
+            return True
+        if None in flat:
+            return False
+        kind = "sum" if any(value.shape.rank for value in flat) else "mean"
+        return self._kind([[tf.reduce_sum(v) for v in each] for each in values]) == kind
 
     def _notes_of_results(self) -> Iterator[str]:
         """Name what a model's own method computes that does not add up, and count sums as such."""
@@ -202,6 +236,11 @@ class _Comparison:
                 if np.abs(np.sort(part) - np.sort(of_whole)).max(initial=0) > scale:
                     return False
         return True
+
+
+def _marks_of(loss: Any) -> Sequence[float]:
+    """Return the numbers to compare a loss with, of which its function may leave rows out."""
+    return () if getattr(loss, "fn", type(loss)).__module__.startswith("keras.") else _MARKS
 
 
 def _remedy(loss: Any, y_pred: Any) -> str:

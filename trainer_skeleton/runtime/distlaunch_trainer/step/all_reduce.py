@@ -101,7 +101,25 @@ def _sum_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
     own = _with_values(gradient, tf.cast(gradient.values, wire_type(gradient.dtype)))
     context = tf.distribute.get_replica_context()
     gathered = context.all_reduce(tf.distribute.ReduceOp.SUM, own)
-    return _with_values(gathered, tf.cast(gathered.values, gradient.dtype))
+    gathered = _with_values(gathered, tf.cast(gathered.values, gradient.dtype))
+    if depends_on_batch(gradient.indices, by_shape=False):
+        return gathered
+    return _summed(gathered, gradient.indices, context.num_replicas_in_sync)
+
+
+def _summed(gathered: tf.IndexedSlices, own: tf.Tensor, replicas: int) -> tf.IndexedSlices:
+    """Return sums over the replicas if all look up the same, e.g. positions up to the longest row.
+
+    One worker has the sum over its batch, see `gathers_rows`.
+    """
+    is_same = tf.equal(tf.size(gathered.indices), replicas * tf.size(own))
+    shape = tf.concat([[tf.where(is_same, replicas, 1), -1], tf.shape(gathered.values)[1:]], 0)
+    by_replica = tf.reshape(gathered.indices, shape[:2])
+    is_same = tf.reduce_all(tf.equal(by_replica, by_replica[:1]))
+    count = tf.where(is_same, tf.shape(by_replica)[1], tf.size(gathered.indices))
+    shape = tf.where(is_same, shape, tf.concat([[1, -1], shape[2:]], 0))
+    values = tf.reduce_sum(tf.reshape(gathered.values, shape), 0)
+    return tf.IndexedSlices(values, gathered.indices[:count], gathered.dense_shape)
 
 
 def gathers_rows(gradient: Any) -> bool:
@@ -110,21 +128,26 @@ def gathers_rows(gradient: Any) -> bool:
     They have not where rows do not depend on the batch, as of an embedding of positions. There one
     worker has the sum over its batch for each row, and optimizers square it.
     """
-    return isinstance(gradient, tf.IndexedSlices) and not _is_constant(gradient.indices)
+    return isinstance(gradient, tf.IndexedSlices) and depends_on_batch(gradient.indices)
 
 
-def _is_constant(value: tf.Tensor) -> bool:
-    """Return whether a tensor of a traced step depends on nothing."""
+def depends_on_batch(value: tf.Tensor, *, by_shape: bool = True) -> bool:
+    """Return whether a tensor of a traced step depends on more than constants and variables.
+
+    That is also on the shapes of a batch alone, if `by_shape`.
+    """
     if tf.executing_eagerly():
-        return False
+        return True
     pending, seen = [value.op], set()
     while pending:
         operation = pending.pop()
-        if not operation.inputs and operation.type != "Const":
-            return False
         seen.add(operation)
+        if operation.type == "ReadVariableOp" or (operation.type == "Shape" and not by_shape):
+            continue
+        if not operation.inputs and operation.type != "Const":
+            return True
         pending += [each.op for each in operation.inputs if each.op not in seen]
-    return True
+    return False
 
 
 def indices_per_row(gradient: tf.IndexedSlices) -> int | None:
@@ -176,7 +199,7 @@ def add(gradient: Any, other: Any) -> Any:
 
 def without_placeholder(gradient: Any, rows: StepRows) -> Any:
     """Return no gradient if a replica has no row; a placeholder's may not be finite."""
-    if not gathers_rows(gradient):
+    if not gathers_rows(gradient) or not depends_on_batch(gradient.indices, by_shape=False):
         values = _values(gradient)
         return _with_values(gradient, tf.where(rows.local_rows > 0, values, tf.zeros_like(values)))
     kept = tf.where(rows.local_rows > 0, tf.size(gradient.indices), 0)

@@ -80,7 +80,9 @@ def _positions(rows: StepRows) -> tf.Tensor:
         return tf.constant(list(simulated.numbers), tf.int64)
     number = tf.range(rows.local_rows)
     if rows.is_divided:
-        return tf.cast(replica_id(), tf.int64) + number * rows.replicas
+        task, of_task = replica_id() // rows.per_task, replica_id() % rows.per_task
+        first = task + of_task * (rows.replicas // rows.per_task)
+        return tf.cast(first, tf.int64) + number * rows.replicas
     own = tf.one_hot(replica_id(), rows.replicas) * _as_float(rows.local_rows)
     (counts,) = sum_over_replicas([own])
     return tf.reduce_sum(tf.cast(counts, tf.int64)[: replica_id()]) + number

@@ -159,12 +159,24 @@ class ReplicaLoss:
         self.gathers_rows = False
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
-        rows, data = normalized_rows(), (y_true, y_pred, sample_weight)
+        data = y_true, y_pred, sample_weight
+        simulated = step_context.current().simulated
+        before = len(simulated.assigned) if simulated else 0
+        try:
+            value = self._of_own_or_all_rows(*data)
+        except Exception:
+            if simulated is None:
+                raise
+            value = None  # e.g. of pairs of rows, and their number is odd
+        if simulated:
+            assigned = [variable for variable, _ in simulated.assigned[before:]]
+            simulated.losses.setdefault(self, []).append((value, data, assigned))
+        return tf.reduce_sum(0 * tf.nest.flatten(y_pred)[0]) if value is None else value
+
+    def _of_own_or_all_rows(self, *data: Any) -> tf.Tensor:
+        rows = normalized_rows()
         is_of_all = self.gathers_rows and rows is not None and rows.replicas > 1
-        value = self._of_all_rows(rows, *data) if is_of_all else self.loss(*data)
-        if simulated := step_context.current().simulated:
-            simulated.losses.setdefault(self, []).append((value, data))
-        return value
+        return self._of_all_rows(rows, *data) if is_of_all else self.loss(*data)
 
     def _of_all_rows(self, rows: Any, y_true: Any, y_pred: Any, sample_weight: Any) -> tf.Tensor:
         # As Keras casts them; so all are exchanged at once.

@@ -25,7 +25,7 @@ from distlaunch_trainer.keras_compat import simulated_calls
 from distlaunch_trainer.task.explain import definition
 
 from . import step_context
-from .all_reduce import on_first_replica
+from .all_reduce import depends_on_batch, on_first_replica
 from .gathered_rows import check_can_gather, gather_rows
 from .simulation import PARTS, ROWS, made_up, rows_of
 from .step_context import StepRows
@@ -74,8 +74,11 @@ def _counts_rows(weight: Any, rows: StepRows) -> bool:
     """Return whether the weight of a number depends on the rows, as one that counts them."""
     if weight is None:
         return False
-    number = tf.get_static_value(tf.convert_to_tensor(weight))
-    return number is None or number == tf.get_static_value(rows.local_rows)
+    weight = tf.convert_to_tensor(weight)
+    number = tf.get_static_value(weight)
+    if number is None:
+        return depends_on_batch(weight)
+    return number == tf.get_static_value(rows.local_rows)
 
 
 def _update_by_rows(metric: Any, update: Callable[..., Any], data: Any, rows: StepRows) -> None:

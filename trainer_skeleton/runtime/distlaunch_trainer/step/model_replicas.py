@@ -58,6 +58,7 @@ class ModelReplicas:
         # Rows of a step that all tasks expect, set before the first is traced; 0: not known.
         self.global_batch = 0
         self.has_divided_rows = True  # whether batches of the traced step are parts of a global one
+        self.divides_by_task = False  # whether that is divided among the tasks first
         self._record_examples = record_examples
         refuse_collectives_in_xla(strategy)
         # XLA compiles each step of a TPU, and has no clock.
@@ -87,6 +88,7 @@ class ModelReplicas:
             self.count,
             may_be_empty,
             is_divided=self.has_divided_rows,
+            per_task=len(self.strategy.extended.worker_devices) if self.divides_by_task else 1,
             size=_constant_rows(data) if self.is_compiled else None,
         )
         seed_replica()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import keras
@@ -55,7 +56,19 @@ class ReplicaMetrics:
         result = self._model.compute_metrics(x, y, predicted, sample_weight=weights)
         if not overrides(self._model, "compute_metrics"):
             return tf.zeros([0], tf.float64)
-        return logs.vector(flatten(result), self.local_results())
+        return self.other_numbers(logs, "compute_metrics", result)
+
+    def other_numbers(
+        self, logs: StepLogs, method: str, result: Any, metric_names: Any = None
+    ) -> tf.Tensor:
+        """Return the numbers that a method of the model returned beside the metrics.
+
+        They are a warning, but for ``train_step()``, of which one has come as the model was built.
+        """
+        vector = logs.vector(flatten(result), self.local_results(), metric_names)
+        if logs.other_names and self._replicas > 1 and method != "train_step":
+            warnings.warn(note_of_numbers(self._model, method, logs.other_names), stacklevel=2)
+        return vector
 
     def local_results(self) -> dict[str, tf.Tensor]:
         """Return the results of a replica's counts."""
@@ -92,6 +105,14 @@ class ReplicaMetrics:
             variable.assign(value)
 
 
+def note_of_numbers(model: keras.Model, method: str, names: Iterable[str]) -> str:
+    """Return a warning of numbers in the logs of a step that are no metrics."""
+    return (
+        f"{type(model).__name__}.{method}() returns {', '.join(names)}, which no metric has: the "
+        f"logs have the last step's mean over the replicas, weighted by their rows"
+    )
+
+
 def flatten(results: dict[str, Any]) -> dict[str, tf.Tensor]:
     """Return results with those of metrics that return a dict, as ``fit`` logs them."""
     flat = {}
@@ -113,6 +134,11 @@ class StepLogs:
         # the logs are those of the metrics.
         self._metrics: dict[str, str | None] = {}
 
+    @property
+    def other_names(self) -> list[str]:
+        """The names in the logs that no metric has, once a step was traced."""
+        return [name for name, metric in self._metrics.items() if metric is None]
+
     def vector(
         self,
         logs: Mapping[str, Any],
@@ -129,8 +155,7 @@ class StepLogs:
                 known.setdefault(name, metric)
         is_metrics_only = logs.keys() == metrics.keys()
         self._metrics = {} if is_metrics_only else {name: known.get(name) for name in logs}
-        others = [logs[name] for name, metric in self._metrics.items() if metric is None]
-        numbers = [tf.reduce_mean(tf.cast(number, tf.float64)) for number in others]
+        numbers = [tf.reduce_mean(tf.cast(logs[name], tf.float64)) for name in self.other_names]
         return tf.stack(numbers) if numbers else tf.zeros([0], tf.float64)
 
     def merge(self, metrics: Mapping[str, Any], vector: Any) -> dict[str, Any]:

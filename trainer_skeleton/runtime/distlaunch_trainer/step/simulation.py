@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from distlaunch_trainer import keras_compat
 from distlaunch_trainer.keras_compat import simulated_calls
 from distlaunch_trainer.task.explain import user_location
 
@@ -31,7 +32,8 @@ from .step_context import StepRows
 ROWS = 5
 PARTS = (range(0, ROWS, 2), range(1, ROWS, 2))
 _SCALES = [1.0, 0.2, 0.8, 0.1, 0.6]  # of the rows: those of the parts are not alike
-_ANY_SIZE = 64  # of a dimension that may have any, such as the length of a sequence
+# Of a dimension that may have any: of an image, or the positions that a table may have few of.
+_ANY_SIZES = 64, 8
 
 
 @dataclass
@@ -46,6 +48,7 @@ class SimulatedReplica:
     layer_calls: list[tuple[keras.Layer, list[np.ndarray], list[np.ndarray]]] = field(
         default_factory=list
     )
+    assigned: list[tuple[keras.Variable, Any]] = field(default_factory=list)  # and to what
     added: dict[Any, list[Any]] = field(default_factory=dict)  # losses of add_loss(), by its calls
     losses: dict[Any, list[Any]] = field(default_factory=dict)  # of compile(), with their arguments
     results: list[tuple[str, list[Any]]] = field(default_factory=list)  # of the step, and its lines
@@ -90,9 +93,23 @@ def simulate(
     model: keras.Model, spec: Any, step: Callable[[Any], None], *, weighs_gradients: bool
 ) -> list[SimulatedReplica]:
     """Return the replica with the whole batch, and then those with parts of it, after a step."""
-    data = tf.nest.map_structure(partial(made_up, np.random.default_rng(0)), spec)
-    whole = SimulatedReplica(range(ROWS))
-    replicas = [whole, *(SimulatedReplica(numbers, whole) for numbers in PARTS)]
+    *more, least = _ANY_SIZES
+    for size in more:
+        with suppress(tf.errors.OpError, ValueError):
+            return _simulate(model, spec, step, size, weighs_gradients=weighs_gradients)
+    return _simulate(model, spec, step, least, weighs_gradients=weighs_gradients)
+
+
+def _simulate(
+    model: keras.Model,
+    spec: Any,
+    step: Callable[[Any], None],
+    size: int,
+    *,
+    weighs_gradients: bool,
+) -> list[SimulatedReplica]:
+    data = tf.nest.map_structure(partial(made_up, np.random.default_rng(0), size=size), spec)
+    replicas = _replicas()
     strategy = tf.distribute.get_strategy()
     ids = strategy.experimental_distribute_values_from_function(
         lambda context: tf.constant(context.replica_id_in_sync_group)
@@ -107,7 +124,7 @@ def simulate(
         for replica in replicas:
             rows = tf.nest.map_structure(partial(rows_of, replica.numbers), data)
             with (
-                simulated_calls.unchanged_state(model),
+                simulated_calls.unchanged_state(model, replica.assigned.append),
                 simulated_calls.replaced_draws(replica.draw),
                 step_context.extended(
                     simulated=replica, weighs_gradients=weighs_gradients, added_losses=[]
@@ -118,13 +135,64 @@ def simulate(
     return replicas
 
 
-def made_up(random: np.random.Generator, spec: Any) -> Any:
+def simulate_loss(
+    model: keras.Model, loss: Callable[..., Any], arguments: Sequence[Any], mark: float
+) -> list[Any]:
+    """Return a loss of the whole batch and of its parts, where some targets and weights are a mark.
+
+    Each is a list of one value; none are returned if the loss refuses the mark.
+    """
+    targets, outputs, weights = arguments
+    marked = partial(tf.nest.map_structure, partial(_marked, mark))
+    data = marked(targets), outputs, weights if mark else marked(weights)
+    values = []
+    for replica in _replicas():
+
+        def own(value: Any, numbers: range = replica.numbers) -> Any:
+            rows = rows_of(numbers, value)
+            mask = None if value is None else keras_compat.mask_of(value)
+            if mask is not None:
+                keras_compat.set_mask(rows, rows_of(numbers, mask))
+            return rows
+
+        with (
+            simulated_calls.eager_functions(),
+            simulated_calls.unchanged_state(model),
+            simulated_calls.without_assignments(),
+            step_context.extended(simulated=replica),
+            normalize_globally(replica.rows),
+        ):
+            try:
+                values.append([loss(*tf.nest.map_structure(own, data))])
+            except Exception:  # noqa: BLE001 - of the user's code
+                return []
+    return values
+
+
+def _replicas() -> list[SimulatedReplica]:
+    whole = SimulatedReplica(range(ROWS))
+    return [whole, *(SimulatedReplica(numbers, whole) for numbers in PARTS)]
+
+
+def _marked(mark: float, value: Any) -> Any:
+    """Return a tensor of numbers with a mark in some places of each row, in fewer of later rows."""
+    is_integer = getattr(value, "dtype", tf.string).is_integer
+    if not isinstance(value, tf.Tensor) or not (is_integer or value.dtype.is_floating):
+        return value
+    if not value.shape.rank or (is_integer and not np.isfinite(mark)):
+        return value
+    rows = tf.range(ROWS)[:, tf.newaxis]
+    places = (tf.range(tf.size(value) // ROWS) + rows) % (rows + 2) == 0
+    return tf.where(tf.reshape(places, value.shape), tf.cast(mark, value.dtype), value)
+
+
+def made_up(random: np.random.Generator, spec: Any, size: int = _ANY_SIZES[0]) -> Any:
     """Return values that most models take: floats from 0 to 1, the integers 0 and 1."""
     if spec is None:
         return None
     if not isinstance(spec, tf.TypeSpec):
         spec = tf.type_spec_from_value(spec)
-    shape = [_ANY_SIZE if size is None else size for size in spec.shape]
+    shape = [size if each is None else each for each in spec.shape]
     shape[:1] = [ROWS] * len(shape[:1])
     if isinstance(spec, tf.RaggedTensorSpec) and spec.ragged_rank == 1:
         lengths = np.arange(ROWS) % 3 + 1

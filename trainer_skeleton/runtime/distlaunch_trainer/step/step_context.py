@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepRows:
-    """The rows of a step that a replica has: ``r, r + R, …`` of a global batch that is divided."""
+    """The rows of a step that a replica has: each ``R``-th of a global batch that is divided."""
 
     local_rows: tf.Tensor  # of this replica (scalar, int64)
     global_rows: tf.Tensor  # of all replicas (scalar, int64)
     replicas: int
     may_be_empty: bool  # whether there may be no row but a placeholder, which does not count
     is_divided: bool = False  # whether its batch is a part of a global batch, not one of its own
+    # Of a batch that is divided among the tasks first, the replicas of each; otherwise 1.
+    per_task: int = 1
     size: int | None = None  # rows of its data, if they are constant as XLA needs them
 
     def local_fraction(self, dtype: Any) -> tf.Tensor:

@@ -21,7 +21,7 @@ from distlaunch_trainer.keras_compat import keras_optimizers, keras_random
 from .all_reduce import replica_id
 from .model_replicas import ModelReplicas
 from .random_draws import refuse_other_draws
-from .replica_metrics import StepLogs, flatten
+from .replica_metrics import StepLogs
 from .step_context import StepRows
 from .step_timing import host_variable
 from .training_step import TrainingStep
@@ -51,7 +51,8 @@ class StepFunctions:
 
     def __init__(self, replicas: ModelReplicas) -> None:
         self.replicas, model = replicas, replicas.model
-        self.compared: set[bool] = set()  # with `trains` or without: `additivity.compare_parts`
+        # By `additivity.compare_parts`: with `trains` or without, and how many tensors of a batch.
+        self.compared: set[tuple[bool, int]] = set()
         if keras_random.is_same():
             if model.run_eagerly and replicas.count > 1:  # its draws cannot be checked before
                 raise ModelError("--same-random needs compiled steps: leave run_eagerly=True out")
@@ -162,7 +163,7 @@ class StepFunctions:
 
         loss, rows = tf.constant(0.0), tf.constant(0, tf.int64)
         loss, not_finite, rows, others = _repeat(train, steps, loss, tf.constant(-1), rows)
-        self._check_draws(form)
+        self._check_draws()
         if self._training_step.has_local_loss:
             loss, not_finite = self.replicas.run(self.replicas.agree_on_loss, loss, not_finite)
         return Execution(loss, not_finite, steps, rows, signals, others)
@@ -200,7 +201,8 @@ class StepFunctions:
         the end.
         """
         replicas = self.replicas
-        replicas.has_divided_rows = form in {"divided", "same"}
+        replicas.has_divided_rows = form in {"divided", "by_task", "same"}
+        replicas.divides_by_task = form == "by_task"
         if may_end and form == "whole":
             optional = batches.get_next_as_optional()  # on all replicas, if on some
             get_next, rows = optional.get_value, tf.cast(optional.has_value(), tf.int64) - 1
@@ -209,7 +211,7 @@ class StepFunctions:
             get_next, rows = (lambda: batch), replicas.first(batch[2])
         else:
             get_next, rows = getattr(batches, "get_next", lambda: batches), None
-        if form == "divided":
+        if form in {"divided", "by_task"}:
             return get_next, rows
         divide = partial(replicas.count_rows, form=form)
         return lambda: replicas.strategy.run(divide, (get_next(),)), rows
@@ -241,11 +243,12 @@ class StepFunctions:
             return number + 1, others
 
         (others,) = _repeat(evaluate, steps)
-        self._check_draws(form)
+        self._check_draws()
         return others, rows
 
-    def _check_draws(self, form: BatchForm) -> None:
-        if self.replicas.count > 1 and form in {"divided", "same"} and keras_random.is_same():
+    def _check_draws(self) -> None:
+        replicas = self.replicas
+        if replicas.count > 1 and replicas.has_divided_rows and keras_random.is_same():
             refuse_other_draws(tf.compat.v1.get_default_graph())
 
     @tf.autograph.experimental.do_not_convert
@@ -261,8 +264,8 @@ class StepFunctions:
         if replicas.custom.has_test_step:
             with replicas.unchanged_without_rows(rows):
                 results = replicas.custom.test(data, rows)
-            own = replicas.metrics.local_results()
-            return logs.vector(flatten(results), own, replicas.custom.metric_names)
+            names = replicas.custom.metric_names
+            return replicas.metrics.other_numbers(logs, "test_step", results, names)
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
         with replicas.unchanged_without_rows(rows):
             predicted = replicas.losses.outputs(x, rows, training=False)

@@ -30,7 +30,7 @@ from .all_reduce import (
     without_placeholder,
 )
 from .model_replicas import ModelReplicas
-from .replica_metrics import StepLogs, flatten
+from .replica_metrics import StepLogs
 from .step_context import StepRows
 
 
@@ -142,8 +142,9 @@ class TrainingStep:
     def _train_replica_by_model(self, data: Any, rows: StepRows) -> tuple[tf.Tensor, tf.Tensor]:
         with self.replicas.unchanged_without_rows(rows):
             logs = self.replicas.custom.train(data, rows)
-        results = self.replicas.metrics.local_results()
-        others = self.logs.vector(flatten(logs), results, self.replicas.custom.metric_names)
+        others = self.replicas.metrics.other_numbers(
+            self.logs, "train_step", logs, self.replicas.custom.metric_names
+        )
         loss = logs.get("loss", next(iter(logs.values()), 0.0))
         numbers = tf.concat([[tf.reduce_mean(tf.cast(loss, tf.float64))], others], 0)
         means = self.replicas.mean_over_rows(numbers, rows)

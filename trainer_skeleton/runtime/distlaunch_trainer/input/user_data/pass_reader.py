@@ -28,7 +28,7 @@ class PassReader(Reader):
     is_for_once = True
 
     def __init__(self, data: UserBatches, progress: Progress, steps: int | None) -> None:
-        self.form = data.form
+        self.form = "by_task" if getattr(data.parts, "division", None) else data.form
         self.iterator = None
         self._data = data
         self._requested = steps  # of an epoch; None for a pass
@@ -70,6 +70,9 @@ class PassReader(Reader):
         length = self._num_batches or self._found
         if length is None:
             return self._requested
+        if self._data.form == "divided":
+            # As under fit: a PyDataset that has become longer ends as its first pass did.
+            length = min(length, fit_calls.current_length(self._data.adapter) or length)
         left = length - (self._read or 0)
         return left if self._requested is None else min(self._requested, left)
 
