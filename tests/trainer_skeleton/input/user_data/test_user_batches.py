@@ -376,3 +376,15 @@ def test_a_generator_that_ends_is_an_error_with_the_remedy():
 def test_batches_that_cannot_be_sharded_are_refused(create, message):
     with pytest.raises((DataError, PlanError), match=message):
         of_project(create, task_of(0, 2, 2))
+
+
+def test_rows_that_python_code_makes_are_compared_as_whole_batches():
+    """Each task might make other ones, which rows of its own would not show."""
+
+    def create():
+        rows = numbers(40).map(lambda n: tf.numpy_function(np.negative, [n], n.dtype))
+        return rows.map(lambda n: tf.ensure_shape(n, []) * 2).batch(4)
+
+    data = of_script(create, task_of(0, 2))
+    assert not data.parts.division
+    assert data.comparison

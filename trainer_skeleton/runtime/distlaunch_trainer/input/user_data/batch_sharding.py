@@ -157,6 +157,8 @@ class TaskParts:
     reads_ahead: bool  # or no more than in one process, e.g. of a generator
     comparison: RowComparison | None = None  # with the first batches of other tasks
     division_rows: int | None = None  # of a pass, if they were counted
+    # Whether Python code makes rows, perhaps others on each task: only whole batches show it.
+    is_python: bool = False
     idle: int | None = None  # steps without a batch, if this task has batches of its own
     renews: bool = False  # whether iterators may end before the data, which shuffle and repeat
     repeats: bool = False  # whether an iterator reads one pass after the other, without end
@@ -196,7 +198,7 @@ class TaskParts:
     def _divide(self, renewed: int | None = None) -> Divided | None:
         local, role = self.cluster.local_replicas, self.cluster.role
         # With the same draws, which rows a replica has would be another law.
-        if self.idle is not None or (is_same() and local > 1):
+        if self.idle is not None or self.is_python or (is_same() and local > 1):
             return None
         return divide_work(self.dataset, role.rank, role.num_workers, self.division_rows, renewed)
 

@@ -231,6 +231,7 @@ def _open_shared(data: UserBatches, opening: Opening, facts: DataFacts) -> UserB
         cluster=data.cluster,
         comparison=data.comparison,
         division_rows=division_rows,
+        is_python=facts.is_python,
         renews=not data.repeats and (opening.steps is not None or data.is_endless),
         repeats=data.repeats,
         identity=data.identity,
