@@ -9,7 +9,7 @@ from distlaunch.errors import ImageError
 from distlaunch.events import Event, Notice
 from distlaunch.image.cloud_build import secrets_refusal
 from distlaunch.image.layers import Layer, code_layer, scratch_folder
-from distlaunch.image.pip_secrets import dockerfile_secrets, pip_secrets
+from distlaunch.image.pip_secrets import dockerfile_secrets, pip_secrets, variable_refusals
 from distlaunch.image.plan import (
     BuildInputs,
     BuildStrategy,
@@ -157,12 +157,14 @@ class _Build:
             ) from no_docker
         base = Reference.parse(environment.dockerfile.stages[0].base)
         try:
-            warning = f"{no_docker}; assembling the environment of wheels, with pip alone"
+            warning = f"{no_docker}; assembling the environment of wheels, with uv alone"
             self.show(Notice(warning, "warning"))
             with scratch_folder() as folder:
                 layer, settings = install_environment(spec, base, folder, self.progress)
                 return self._append(base, reference, layer, settings)
         except ImageError as error:
+            if error.problems[0].where:  # lines of the requirements, with their remedy
+                raise
             raise ImageError(f"{error}; with Docker: {no_docker}{_OR_IN_CLOUD}") from error
 
     def _append(
@@ -178,8 +180,19 @@ def build_secrets(inputs: BuildInputs) -> dict[str, str]:
     environment, text = inputs.environment, inputs.dockerfile.text
     if environment is None:
         return dockerfile_secrets() if "type=secret" in text else {}
-    copied = [(inputs.folder / file.path).read_bytes() for file in environment.project_files]
-    return pip_secrets([text, *(data.decode(errors="replace") for data in copied)])
+    copied = {
+        file.path: (inputs.folder / file.path).read_bytes().decode(errors="replace")
+        for file in environment.project_files
+    }
+    lines = [
+        (f"{path}:{number}", line.partition(" #")[0])
+        for path, copy in copied.items()
+        for number, line in enumerate(copy.splitlines(), 1)
+        if not line.lstrip().startswith("#")
+    ]
+    if refused := [*variable_refusals(lines)] if inputs.recipe.environment else []:
+        raise ImageError(problems=refused)
+    return pip_secrets([text, *copied.values()])
 
 
 def _digest(reference: Reference) -> str:

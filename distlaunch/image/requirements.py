@@ -40,6 +40,8 @@ _LOCAL = re.compile(
 )
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _TRAILING_OPTIONS = re.compile(r"\s--?[a-z].*")
+_HASH = re.compile(r"--hash[= ]+(\w+:[0-9a-fA-F]+)")
+_LOGIN = re.compile(r"//[^/\s]*@")  # a token, most often
 _NAME_IN_URL = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)|/([A-Za-z0-9._]+)-[^/]+\.whl")
 
 # The command that makes requirements.txt from a file of another tool; locked versions come first.
@@ -79,6 +81,12 @@ class RequirementLine:
     text: str
     is_constraint: bool
     requirement: Requirement | None
+    hashes: tuple[str, ...] = ()  # ALGORITHM:DIGEST of the files that may be installed
+
+    @property
+    def shown(self) -> str:
+        """The text for a message, without tokens."""
+        return repr(_LOGIN.sub("//…@", self.text)[:80])
 
     @property
     def name(self) -> str:
@@ -128,10 +136,11 @@ class Requirements:
         """Yield the lines of all files, without comments and empty lines."""
         for path, text in self.files.items():
             originals = _logical_lines(self.originals[path])
-            for (number, line), (_, original) in zip(_logical_lines(text), originals, strict=True):
-                yield RequirementLine(
-                    f"{path}:{number}", original, path in self.constraints, _parse(line)
-                )
+            for made, (_, original, _) in zip(_logical_lines(text), originals, strict=True):
+                number, line, hashes = made
+                is_constraint, requirement = path in self.constraints, parse_requirement(line)
+                location = f"{path}:{number}"
+                yield RequirementLine(location, original, is_constraint, requirement, hashes)
 
 
 def read_requirements(folder: Path, name: str, *, gpu: bool | None) -> Requirements:
@@ -259,19 +268,19 @@ def _includes(path: str, text: str) -> Iterator[tuple[str, str]]:
             yield match[1], included
 
 
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines without comments and hashes, with the number of their first line."""
+def _logical_lines(text: str) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """Yield the number of each line's first line, its text without comments, and its hashes."""
     number = 1
     for piece in re.split(r"(?<!\\)\n", text):
         line = _COMMENT.sub("", re.sub(r"\\\r?\n", " ", piece)).strip()
         if line.startswith("-"):
-            yield number, line
+            yield number, line, ()
         elif line:
-            yield number, _TRAILING_OPTIONS.sub("", line).strip()
+            yield number, _TRAILING_OPTIONS.sub("", line).strip(), tuple(_HASH.findall(line))
         number += 1 + piece.count("\n")
 
 
-def _parse(line: str) -> Requirement | None:
+def parse_requirement(line: str) -> Requirement | None:
     """Return the requirement of a line, None if pip or `packaging` reads none."""
     try:
         return Requirement(line)
