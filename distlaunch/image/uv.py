@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from distlaunch.errors import Diagnostic, ImageError
-from distlaunch.image.docker import run_command
 from distlaunch.image.layers import scratch_folder
 from distlaunch.image.pip_secrets import (
     expand_variables,
@@ -26,6 +25,7 @@ from distlaunch.image.pip_secrets import (
     variable_refusals,
 )
 from distlaunch.image.requirements import parse_requirement
+from distlaunch.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # Of these variables of this machine uv gets the values: folders, proxies and certificates.
 _KEPT = re.compile(
-    r"HOME|USERPROFILE|(LOCAL)?APPDATA|SYSTEMROOT|TE?MP(DIR)?|XDG_CACHE_HOME|NETRC|UV_CACHE_DIR"
+    r"HOME|USERPROFILE|(LOCAL)?APPDATA|SYSTEMROOT|TE?MP(DIR)?|XDG_CACHE_HOME|NETRC|UV_(CACHE_DIR|OFFLINE)"
     r"|(HTTPS?|ALL|NO)_PROXY|SSL_CERT_(FILE|DIR)",
     re.IGNORECASE,
 )
@@ -88,6 +88,14 @@ class Resolution:
     is_refused: bool = False
     needs_source: bool = False
 
+    def describe(self) -> str:
+        """Return the result for the plan of a job."""
+        if self.reason:
+            return (
+                "no versions for the image" if self.is_refused else f"not resolved: {self.reason}"
+            )
+        return f"{plural(len(self.versions), 'package')}, resolved for the image's Python"
+
 
 def is_of_index(line: RequirementLine) -> bool:
     """Return whether a line is installed from a package index, or an option that uv takes."""
@@ -116,7 +124,7 @@ def resolve(lines: Iterable[RequirementLine], target: ImagePython, timeout: floa
     """Return the versions that lines of package indexes resolve to; others are left out."""
     with scratch_folder() as folder:
         words, env = _prepare("compile", lines, target, folder)
-        env |= {"UV_HTTP_TIMEOUT": f"{timeout:.0f}", "UV_HTTP_RETRIES": "0"}
+        env |= {"UV_HTTP_TIMEOUT": "8", "UV_HTTP_RETRIES": "0"}
         try:
             done = subprocess.run(
                 [*words, "--quiet", "--no-header", "--no-annotate"],
@@ -148,6 +156,8 @@ def install(
 
     ImageError is raised with uv's reason.
     """
+    from distlaunch.image.docker import run_command  # of weight, and `check` needs none of it
+
     with scratch_folder() as folder:
         words, env = _prepare("install", lines, target, folder, installed)
         printed: list[str] = []

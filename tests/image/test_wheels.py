@@ -260,6 +260,7 @@ def test_included_files(build, index, tmp_path):
 
 
 def test_variables_reach_an_index_only_by_the_users_list(build, monkeypatch):
+    monkeypatch.delenv("UV_OFFLINE")
     monkeypatch.delenv("PIP_NO_INDEX", raising=False)
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
