@@ -140,24 +140,22 @@ def _option(name: str) -> str:
 
 def _pip_files() -> list[Path]:
     """Return pip's files, the last one wins: https://pip.pypa.io/en/stable/topics/configuration/."""
-    named, home, env = os.environ.get("PIP_CONFIG_FILE", ""), Path.home(), os.environ.get
+    env, home = os.environ.get, Path.home()
+    named = env("PIP_CONFIG_FILE", "")
     if named == os.devnull:
         return []
     name = "pip.ini" if sys.platform == "win32" else "pip.conf"
     if sys.platform == "win32":
-        folders = [Path(env("PROGRAMDATA", "C:/ProgramData"), "pip"), home / "pip"]
-        folders.append(Path(env("APPDATA", home / "AppData/Roaming"), "pip"))
+        system = [Path(env("PROGRAMDATA", "C:/ProgramData"), "pip")]
+        user = [home / "pip", Path(env("APPDATA", home / "AppData/Roaming"), "pip")]
     else:
-        folders = [Path(each, "pip") for each in env("XDG_CONFIG_DIRS", "/etc/xdg").split(":")]
-        folders += [
-            Path("/etc"),
-            home / ".pip",
-            Path(env("XDG_CONFIG_HOME", home / ".config"), "pip"),
-        ]
-    if sys.platform == "darwin":
-        folders[:0] = [Path("/Library/Application Support/pip")]
-        folders.append(home / "Library/Application Support/pip")
-    files = [folder / name for folder in (*folders, Path(sys.prefix))]
+        system = [Path(each, "pip") for each in env("XDG_CONFIG_DIRS", "/etc/xdg").split(":")]
+        system += [Path("/Library/Application Support/pip"), Path("/etc")]
+        user = [home / ".pip", Path(env("XDG_CONFIG_HOME", home / ".config"), "pip")]
+        user.append(home / "Library/Application Support/pip")
+    if named and Path(named).exists():
+        user = []
+    files = [folder / name for folder in (*system, *user, Path(sys.prefix))]
     return [*files, *([Path(named)] if named else [])]
 
 

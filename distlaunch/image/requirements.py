@@ -18,10 +18,8 @@ from distlaunch.files import read_regular
 from distlaunch.job.model import DEFAULT_REQUIREMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
-
-    from packaging.specifiers import SpecifierSet
 
 # Expressions that Python and GNU sed read alike: the rendered Dockerfile has the latter use them.
 _TENSORFLOW = (
@@ -220,25 +218,6 @@ def sed_script(*, gpu: bool) -> str:
     """Return the script for ``sed -E`` that does the same as `for_cluster`."""
     name = _FOR_GPUS if gpu else _FOR_CPUS
     return rf"/{_LEFT_ALONE}/!s/{_TENSORFLOW}/\1{name}\3/I"
-
-
-def any_version(specifiers: Iterable[SpecifierSet | str]) -> bool:
-    """Return whether a version can be in all of some sets.
-
-    A set of versions between bounds that is not empty contains one of the bounds or the version
-    right after one, or has no lower bound.
-    """
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        both = SpecifierSet(",".join(filter(None, map(str, specifiers))))
-        bounds = [Version(each.version.removesuffix(".*")) for each in both]
-    except (InvalidSpecifier, InvalidVersion):  # e.g. ===1.0-anything
-        return True
-    next_versions = [Version(f"{bound.base_version}.0.0.0.1") for bound in bounds]
-    versions = [Version("0"), *bounds, *next_versions]
-    return any(both.contains(each, prereleases=True) for each in versions)
 
 
 def read_text(folder: Path, path: Path | str) -> str:

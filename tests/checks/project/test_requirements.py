@@ -3,12 +3,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 
-from distlaunch.image.requirements import any_version
 from distlaunch.job.model import DEFAULT_BASE
 
 from ...image import images  # noqa: TID252
@@ -266,24 +261,3 @@ def test_the_requirements_that_a_dockerfile_names_are_checked(text, are_checked,
     assert check(bundled, "-e .\n./acme-1.0-py3-none-any.whl\n-f wheels\n", DEFAULT) == []
     problems = check(bundled, "acme @ file:///croot/acme_1/work", DEFAULT)
     assert [each.severity for each in problems] == ["warning"] * are_checked
-
-
-VERSIONS = st.builds(
-    "{}.{}{}".format, st.integers(0, 3), st.integers(0, 3), st.sampled_from(["", ".1", "rc1"])
-)
-SPECIFIERS = st.builds(
-    "{}{}".format, st.sampled_from(["==", "!=", "<", "<=", ">", ">=", "~="]), VERSIONS
-)
-GRID = [
-    Version(f"{major}.{minor}{rest}")
-    for major in range(5)
-    for minor in range(5)
-    for rest in ("", ".0.1", ".1", ".1.1", ".2", "rc1", "rc2", ".1rc1", ".post1")
-]
-
-
-@given(st.lists(SPECIFIERS, min_size=1, max_size=4))
-def test_no_range_with_versions_is_a_clash(specifiers):
-    both = SpecifierSet(",".join(specifiers))
-    has_version = any(both.contains(version, prereleases=True) for version in GRID)
-    assert any_version(specifiers) or not has_version
