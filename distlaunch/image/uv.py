@@ -90,10 +90,10 @@ class Resolution:
 
     def describe(self) -> str:
         """Return the result for the plan of a job."""
+        if self.is_refused:
+            return "no versions for the image"
         if self.reason:
-            return (
-                "no versions for the image" if self.is_refused else f"not resolved: {self.reason}"
-            )
+            return f"not resolved: {self.reason}"
         return f"{plural(len(self.versions), 'package')}, resolved for the image's Python"
 
 
@@ -114,10 +114,7 @@ def refusals(lines: Iterable[RequirementLine]) -> list[Diagnostic]:
     what = "is in no package index; without Docker only wheels of one are installed"
     reported = {each.where for each in unset}
     outside = [each for each in lines if not is_of_index(each) and each.location not in reported]
-    return [
-        *unset,
-        *(Diagnostic(f"{each.shown} {what}", remedy, each.location) for each in outside),
-    ]
+    return unset + [Diagnostic(f"{each.shown} {what}", remedy, each.location) for each in outside]
 
 
 def resolve(lines: Iterable[RequirementLine], target: ImagePython, timeout: float) -> Resolution:
@@ -192,14 +189,13 @@ def _prepare(
     words += ["--color=never", "--system-certs", "--no-python-downloads", *target.words]
     # As pip, which takes the best version of all indexes.
     words += [f"--python={sys.executable}", "--index-strategy=unsafe-best-match"]
-    words += ["--no-index"] if has_no_index() else []
-    words += (
-        ["--require-hashes"]
-        if command == "install" and any(each.hashes for each in written)
-        else []
-    )
     words += ["--constraints=constraints.txt"]
-    words += ["requirements.txt"] if command == "compile" else ["--requirements=requirements.txt"]
+    words += ["--no-index"] if has_no_index() else []
+    if command == "compile":
+        words.append("requirements.txt")
+    else:  # as pip, which takes one hash for the wish to verify all
+        words += ["--require-hashes"] if any(each.hashes for each in written) else []
+        words.append("--requirements=requirements.txt")
     env = {name: value for name, value in os.environ.items() if _KEPT.fullmatch(name)}
     return words, env | uv_settings(folder, [each.text for each in written])
 

@@ -219,6 +219,7 @@ def evil(tmp_path, index):
         "--find-links file://{index}",
         "--index-url file://{index}",
         "-r http://127.0.0.1:1/more.txt",
+        "six; extra == 'a\r-e ../evil-1\r'",  # which is a line's end for uv
     ],
 )
 def test_what_uv_could_build_here_is_refused_before_anything_starts(build, index, evil, line):
@@ -226,6 +227,7 @@ def test_what_uv_could_build_here_is_refused_before_anything_starts(build, index
         build(f"six\n{line.format(index=index)}\nevil\n")
     [problem] = caught.value.problems
     assert problem.where == "requirements.txt:2"
+    assert problem.what.isprintable()
     assert "is in no package index; without Docker only wheels of one are installed" in problem.what
     assert "install Docker, or use Cloud Build" in problem.remedy
     assert not evil.exists()
@@ -287,7 +289,9 @@ def test_variables_reach_an_index_only_by_the_users_list(build, monkeypatch):
         assert "${OTHER_TOKEN} is not passed to builds" in problem.what
         assert "set DISTLAUNCH_BUILD_VARIABLES=OTHER_TOKEN" in problem.remedy
         assert seen == []
-        assert "one was not found" in refusal(build, line.format("INDEX_TOKEN"))
+        error = refusal(build, line.format("INDEX_TOKEN"))
+        assert "one was not found" in error
+        assert "hunter2" not in error
         server.shutdown()
     assert base64.b64decode(seen[-1].removeprefix("Basic ")) == b"u:hunter2"
 
