@@ -139,9 +139,8 @@ def _check_packages(
         return [], ()
     if offline:
         return [], (("packages", "not resolved: offline"),)
-    found = requirements.resolve(listed)
-    problems = list(requirements.resolution_problems(listed, found))
-    return problems, (("packages", found.describe()),)
+    problems, result = requirements.resolve(listed)
+    return problems, (("packages", result),)
 
 
 def _check_code_of_named_image(

@@ -90,8 +90,6 @@ class Resolution:
 
     def describe(self) -> str:
         """Return the result for the plan of a job."""
-        if self.is_refused:
-            return "no versions for the image"
         if self.reason:
             return f"not resolved: {self.reason}"
         return f"{plural(len(self.versions), 'package')}, resolved for the image's Python"
@@ -134,7 +132,7 @@ def resolve(lines: Iterable[RequirementLine], target: ImagePython, timeout: floa
                 cwd=folder,
             )
         except subprocess.TimeoutExpired:
-            return Resolution(reason=f"no answer within {timeout:.0f} s")
+            return Resolution(reason="the package indexes have not answered in time")
     if done.returncode:
         is_refused = done.returncode == _NO_SOLUTION
         return Resolution({}, _reason(done.stderr), is_refused, _NEEDS_SOURCE in done.stderr)
@@ -214,7 +212,7 @@ def _reason(printed: str) -> str:
     """Return uv's error and its causes in one line."""
     lines = [line for line in printed.splitlines() if line.strip()]
     first = next((i for i, line in enumerate(lines) if line.startswith("error:")), len(lines))
-    causes = [line.strip() for line in lines[first:]]
+    causes = [line.strip() for line in lines[first:] if _NEEDS_SOURCE not in line]
     if len(causes) > 1 and causes[0].startswith("error: No solution"):
         del causes[0]
     text = " ".join(each.removeprefix("error: ").removeprefix("cause: ") for each in causes)

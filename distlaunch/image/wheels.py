@@ -212,19 +212,17 @@ def _removed(paths: set[str], whiteout: str) -> set[str]:
 def _installed(prefix: Path, python: BasePython) -> Iterator[tuple[str, Path | bytes]]:
     """Yield the paths in the image of what uv has installed, with the file or its content."""
     folders = [path for pattern in _PACKAGES for path in prefix.glob(pattern)]
-    for folder in folders:
-        for file in _files(folder):
-            path = file.relative_to(folder).as_posix()
-            if file.name == "RECORD":
-                yield f"{python.library}/{path}", _record(file)
-            elif file.name not in _OF_UV:
-                yield f"{python.library}/{path}", file
+    roots = [f"{folder.relative_to(prefix).as_posix()}/" for folder in folders]
     programs = dict(_programs(folders, python))
     for file in _files(prefix):
         path = file.relative_to(prefix).as_posix()
-        if file.name in _OF_UV or any(folder in file.parents for folder in folders):
+        root = next((each for each in roots if path.startswith(each)), None)
+        if file.name in _OF_UV:
             continue
-        if not path.startswith(_SCRIPTS):
+        if root:
+            content = _record(file) if file.name == "RECORD" else file
+            yield f"{python.library}/{path.removeprefix(root)}", content
+        elif not path.startswith(_SCRIPTS):
             yield f"{python.prefix}/{path}", file
         elif file.name.removesuffix(".exe") not in programs:
             script = _FIRST_LINE.sub(f"#!{python.program}\n".encode(), file.read_bytes(), count=1)
@@ -235,26 +233,21 @@ def _installed(prefix: Path, python: BasePython) -> Iterator[tuple[str, Path | b
 
 def _programs(folders: list[Path], python: BasePython) -> Iterator[tuple[str, bytes]]:
     """Yield the scripts of entry points, which uv writes for the system that it runs on."""
-    entries = (
-        entry for each in distributions(path=[*map(str, folders)]) for entry in each.entry_points
-    )
-    for entry in entries:
-        if entry.group in ("console_scripts", "gui_scripts"):
-            values = {"module": entry.module, "attribute": entry.attr}
-            name = entry.attr.partition(".")[0]
-            yield entry.name, _SCRIPT.format(python=python.program, name=name, **values).encode()
+    for package in distributions(path=[*map(str, folders)]):
+        for entry in package.entry_points:
+            if entry.group in ("console_scripts", "gui_scripts"):
+                values = {"module": entry.module, "attribute": entry.attr}
+                values |= {"name": entry.attr.partition(".")[0], "python": python.program}
+                yield entry.name, _SCRIPT.format_map(values).encode()
 
 
 def _record(file: Path) -> bytes:
     """Return a list of a package's files without what depends on this machine."""
-    rows = [*csv.reader(io.StringIO(file.read_text(encoding="utf-8")))]
     text = io.StringIO()
-    for path, *rest in rows:
+    writer = csv.writer(text, lineterminator="\n")
+    for path, *rest in csv.reader(io.StringIO(file.read_text(encoding="utf-8"))):
         if posixpath.basename(path) not in _OF_UV:
-            is_outside = path.startswith("..")
-            csv.writer(text, lineterminator="\n").writerow(
-                [path, "", ""] if is_outside else [path, *rest]
-            )
+            writer.writerow([path, "", ""] if path.startswith("..") else [path, *rest])
     return text.getvalue().encode()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
+import time
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ from distlaunch.image.uv import ImagePython, Resolution
 from distlaunch.job.model import DEFAULT_BASE, DEFAULT_REQUIREMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from packaging.specifiers import SpecifierSet
@@ -205,38 +206,47 @@ def problems(requirements: ImageRequirements) -> Iterator[Problem]:
             yield error("requirement-unavailable", refused.where, refused.what, refused.remedy)
 
 
-def resolve(requirements: ImageRequirements) -> Resolution:
-    """Return the versions that uv finds for the image's Python, or why it is not known."""
-    runtime, lines = requirements.runtime, requirements.written
-    if runtime.script or runtime.python is None:
-        return Resolution(reason=f"the Python of {runtime.base} is not known")
+def resolve(requirements: ImageRequirements) -> tuple[list[Problem], str]:
+    """Return which lines have no versions for the image's Python, and the result for the plan.
+
+    A line that uv names is left out to find the next one.
+    """
+    runtime, lines = requirements.runtime, [*requirements.written]
+    if runtime.python is None:
+        return [], f"not resolved: the Python of {runtime.base} is not known"
     if [*variable_refusals((each.location, each.text) for each in lines)]:
-        return Resolution(reason="variables are missing")
+        return [], "not resolved: variables are missing"
     if os.environ.get("UV_OFFLINE"):  # uv would report that no index has the packages
-        return Resolution(reason="UV_OFFLINE is set")
+        return [], "not resolved: UV_OFFLINE is set"
     glibc = None if "alpine" in (runtime.base or "") else _GLIBC
     python = ImagePython(f"3.{runtime.python[1]}", glibc)
-    return uv.resolve(lines, python, _RESOLVE_TIMEOUT)
+    problems: list[Problem] = []
+    end = time.monotonic() + _RESOLVE_TIMEOUT
+    while (found := uv.resolve(lines, python, end - time.monotonic())).is_refused:
+        line = _first_named(requirements.lines, found.reason)
+        problems.append(_no_versions(line.location if line else requirements.file, found))
+        if line not in lines:
+            break
+        lines.remove(line)
+    return problems, "not all have versions for the image" if problems else found.describe()
 
 
-def resolution_problems(requirements: ImageRequirements, found: Resolution) -> Iterator[Problem]:
-    """Yield why package indexes have no such versions for the image's Python."""
-    if not found.is_refused:
-        return
-    named = [(_position(each.name, found.reason), each) for each in requirements.lines]
-    lines = [each for position, each in sorted(named, key=lambda pair: pair[0]) if position >= 0]
-    where = lines[0].location if lines else requirements.file
+def _first_named(lines: Iterable[RequirementLine], reason: str) -> RequirementLine | None:
+    """Return the line whose package a reason of uv names first."""
+    named: dict[int, RequirementLine] = {}
+    for line in lines:
+        pattern = rf"(?<![\w.-]){re.escape(line.name)}(?![\w-])"
+        if line.name and (match := re.search(pattern, reason)):
+            named.setdefault(match.start(), line)
+    return named[min(named)] if named else None
+
+
+def _no_versions(where: str, found: Resolution) -> Problem:
     if found.needs_source:
-        remedy = "pin a version that has wheels, or let Docker build it, in a base with a compiler"
-        yield warning("requirement-unavailable", where, found.reason, remedy)
-    else:
-        remedy = "pin versions that exist for this Python, or choose another image.base"
-        yield error("requirement-unavailable", where, found.reason, remedy)
-
-
-def _position(name: str, reason: str) -> int:
-    match = re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", reason) if name else None
-    return match.start() if match else -1
+        remedy = "pin a version that has wheels, or have Docker build it, in a base with a compiler"
+        return warning("requirement-unavailable", where, found.reason, remedy)
+    remedy = "pin versions that exist for this Python, or choose another image.base"
+    return error("requirement-unavailable", where, found.reason, remedy)
 
 
 def _unreadable(line: RequirementLine) -> Problem:

@@ -133,7 +133,8 @@ def resolve(write, run, base_registry, tmp_path, monkeypatch):
         tag = "cp312-cp312-manylinux_2_17_x86_64"
         images.write_wheel(index, "tensorflow_cpu", version, tag=tag, requires=["numpy"])
     images.write_wheel(index, "tensorflow_cpu", "2.10.0", tag="cp310-cp310-manylinux_2_17_x86_64")
-    images.write_wheel(index, "numpy", "2.3.1")
+    for version in ("2.3.1", "2.3.2"):
+        images.write_wheel(index, "numpy", version)
     images.write_wheel(index, "keras", "3.14.0")
     images.write_wheel(index, "winonly", tag="py3-none-win_amd64")
     (index / "sources-1.0.tar.gz").write_bytes(b"")
@@ -174,13 +175,19 @@ def test_what_indexes_do_not_have_is_a_problem_with_its_line(resolve, text, seve
     [problem], plan = resolve(f"{START}{text}\n")
     assert problem[:2] == (severity, f"requirements.txt:{line}")
     assert what in problem[2]
-    assert "packages   no versions for the image\n" in plan
+    assert "packages   not all have versions for the image\n" in plan
 
 
 def test_a_tensorflow_without_a_wheel_for_the_images_python(resolve):
     [problem], _ = resolve("tensorflow-cpu==2.10.0\nkeras==3.14.0\n")
     assert problem[:2] == ("error", "requirements.txt:1")
     assert "You require CPython 3.12 (`cp312`), but we only found wheels" in problem[2]
+
+
+def test_all_lines_without_versions_are_reported_at_once(resolve):
+    problems, _ = resolve("sources==1.0\nabsent==1.0\ntensorflow-cpu==2.10.0\nwinonly\nkeras<4\n")
+    where = [(each[0], each[1].rpartition(":")[2]) for each in problems]
+    assert where == [("error", "2"), ("error", "3"), ("error", "4"), ("warning", "1")]
 
 
 def test_what_is_not_resolved_is_in_the_plan(resolve, monkeypatch):
