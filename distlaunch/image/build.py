@@ -124,6 +124,10 @@ class _Build:
         """Build a Dockerfile and push it, in Docker with pip's settings as secrets."""
         from distlaunch.image.docker import Docker
 
+        spec = self.inputs.recipe.environment
+        lines = spec.requirements.lines() if spec and spec.requirements else ()
+        if refused := [*variable_refusals((each.location, each.text) for each in lines)]:
+            raise ImageError(problems=refused)
         folder, building = self.inputs.folder, Notice(f"building {tag}")
         if self.cloud_build:
             if secrets := build_secrets(self.inputs):
@@ -180,19 +184,8 @@ def build_secrets(inputs: BuildInputs) -> dict[str, str]:
     environment, text = inputs.environment, inputs.dockerfile.text
     if environment is None:
         return dockerfile_secrets() if "type=secret" in text else {}
-    copied = {
-        file.path: (inputs.folder / file.path).read_bytes().decode(errors="replace")
-        for file in environment.project_files
-    }
-    lines = [
-        (f"{path}:{number}", line.partition(" #")[0])
-        for path, copy in copied.items()
-        for number, line in enumerate(copy.splitlines(), 1)
-        if not line.lstrip().startswith("#")
-    ]
-    if refused := [*variable_refusals(lines)] if inputs.recipe.environment else []:
-        raise ImageError(problems=refused)
-    return pip_secrets([text, *copied.values()])
+    copied = [(inputs.folder / file.path).read_bytes() for file in environment.project_files]
+    return pip_secrets([text, *(data.decode(errors="replace") for data in copied)])
 
 
 def _digest(reference: Reference) -> str:

@@ -18,12 +18,7 @@ from packaging.utils import canonicalize_name
 
 from distlaunch.errors import Diagnostic, ImageError
 from distlaunch.image.layers import scratch_folder
-from distlaunch.image.pip_secrets import (
-    expand_variables,
-    has_no_index,
-    uv_settings,
-    variable_refusals,
-)
+from distlaunch.image.pip_secrets import expand_variables, has_no_index, uv_settings
 from distlaunch.image.requirements import parse_requirement
 from distlaunch.text import plural
 
@@ -106,13 +101,10 @@ def is_of_index(line: RequirementLine) -> bool:
 
 def refusals(lines: Iterable[RequirementLine]) -> list[Diagnostic]:
     """Return why lines are not installed without Docker and Cloud Build."""
-    lines = [*lines]
-    unset = [*variable_refusals((each.location, each.text) for each in lines)]
     remedy = "name a version in an index (NAME==1.0), install Docker, or use Cloud Build"
     what = "is in no package index; without Docker only wheels of one are installed"
-    reported = {each.where for each in unset}
-    outside = [each for each in lines if not is_of_index(each) and each.location not in reported]
-    return unset + [Diagnostic(f"{each.shown} {what}", remedy, each.location) for each in outside]
+    outside = [each for each in lines if not is_of_index(each)]
+    return [Diagnostic(f"{each.shown} {what}", remedy, each.location) for each in outside]
 
 
 def resolve(lines: Iterable[RequirementLine], target: ImagePython, timeout: float) -> Resolution:
