@@ -11,10 +11,8 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from packaging.utils import canonicalize_name
 
 from distlaunch.errors import Diagnostic, ImageError
 from distlaunch.image.layers import scratch_folder
@@ -23,7 +21,7 @@ from distlaunch.image.requirements import parse_requirement
 from distlaunch.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from distlaunch.image.requirements import RequirementLine
@@ -78,7 +76,7 @@ class Resolution:
     `needs_source`, they may have sources, which Docker and Cloud Build build.
     """
 
-    versions: Mapping[str, str] = field(default_factory=dict)  # by normalized name
+    count: int = 0  # of packages
     reason: str = ""
     is_refused: bool = False
     needs_source: bool = False
@@ -87,28 +85,31 @@ class Resolution:
         """Return the result for the plan of a job."""
         if self.reason:
             return f"not resolved: {self.reason}"
-        return f"{plural(len(self.versions), 'package')}, resolved for the image's Python"
-
-
-def is_of_index(line: RequirementLine) -> bool:
-    """Return whether a line is installed from a package index, or an option that uv takes."""
-    text = expand_variables(line.text)
-    if text.startswith("-"):
-        return bool(_INDEX_OPTION.fullmatch(text) or _LEFT_OUT.fullmatch(text))
-    requirement = parse_requirement(text)
-    return requirement is not None and requirement.url is None and not line.is_local
+        return f"{plural(self.count, 'package')}, resolved for the image's Python"
 
 
 def refusals(lines: Iterable[RequirementLine]) -> list[Diagnostic]:
     """Return why lines are not installed without Docker and Cloud Build."""
     remedy = "name a version in an index (NAME==1.0), install Docker, or use Cloud Build"
     what = "is in no package index; without Docker only wheels of one are installed"
-    outside = [each for each in lines if not is_of_index(each)]
+    outside = [each for each in lines if _rewrite(each) is None]
     return [Diagnostic(f"{each.shown} {what}", remedy, each.location) for each in outside]
 
 
+def _rewrite(line: RequirementLine) -> str | None:
+    """Return a line as uv gets it, empty if it needs none, and None for one of no index."""
+    text = expand_variables(line.text)
+    if text.startswith("-"):
+        is_left_out = _LEFT_OUT.fullmatch(text) is not None
+        return text if _INDEX_OPTION.fullmatch(text) else "" if is_left_out else None
+    requirement = line.requirement if text == line.text else parse_requirement(text)
+    if requirement is None or requirement.url or line.is_local:
+        return None
+    return " ".join((str(requirement), *(f"--hash={each}" for each in line.hashes)))
+
+
 def resolve(lines: Iterable[RequirementLine], target: ImagePython, timeout: float) -> Resolution:
-    """Return the versions that lines of package indexes resolve to; others are left out."""
+    """Resolve the lines of package indexes; others are left out."""
     with scratch_folder() as folder:
         words, env = _prepare("compile", lines, target, folder)
         env |= {"UV_HTTP_TIMEOUT": "8", "UV_HTTP_RETRIES": "0"}
@@ -127,9 +128,8 @@ def resolve(lines: Iterable[RequirementLine], target: ImagePython, timeout: floa
             return Resolution(reason="the package indexes have not answered in time")
     if done.returncode:
         is_refused = done.returncode == _NO_SOLUTION
-        return Resolution({}, _reason(done.stderr), is_refused, _NEEDS_SOURCE in done.stderr)
-    pairs = (line.partition("==") for line in done.stdout.splitlines() if "==" in line)
-    return Resolution({canonicalize_name(name): version for name, _, version in pairs})
+        return Resolution(0, _reason(done.stderr), is_refused, _NEEDS_SOURCE in done.stderr)
+    return Resolution(sum("==" in line for line in done.stdout.splitlines()))
 
 
 def install(
@@ -169,9 +169,9 @@ def _prepare(
     """Write the files of a command of ``uv pip``, and return its words and its variables."""
     from uv import find_uv_bin
 
-    written = [each for each in lines if is_of_index(each)]
-    required = [text for each in written if not each.is_constraint for text in _rewrite(each)]
-    limits = [text for each in written if each.is_constraint for text in _rewrite(each)]
+    written = [(each, text) for each in lines if (text := _rewrite(each))]
+    required = [text for each, text in written if not each.is_constraint]
+    limits = [text for each, text in written if each.is_constraint]
     limits += [f"{name}=={version}" for name, version in sorted((installed or {}).items())]
     for name, texts in (("requirements.txt", required), ("constraints.txt", limits)):
         (folder / name).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
@@ -184,20 +184,10 @@ def _prepare(
     if command == "compile":
         words.append("requirements.txt")
     else:  # as pip, which takes one hash for the wish to verify all
-        words += ["--require-hashes"] if any(each.hashes for each in written) else []
+        words += ["--require-hashes"] if any(each.hashes for each, _ in written) else []
         words.append("--requirements=requirements.txt")
     env = {name: value for name, value in os.environ.items() if _KEPT.fullmatch(name)}
-    return words, env | uv_settings(folder, [each.text for each in written])
-
-
-def _rewrite(line: RequirementLine) -> Iterator[str]:
-    """Yield a line as uv gets it."""
-    text = expand_variables(line.text)
-    if _INDEX_OPTION.fullmatch(text):
-        yield text
-    elif not text.startswith("-"):
-        requirement = parse_requirement(text) if "${" in line.text else line.requirement
-        yield " ".join((str(requirement), *(f"--hash={each}" for each in line.hashes)))
+    return words, env | uv_settings(folder, [each.text for each, _ in written])
 
 
 def _reason(printed: str) -> str:
