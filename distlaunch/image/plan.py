@@ -38,7 +38,7 @@ class BuildStrategy(str, Enum):
     EXISTING = "use"  # the job names an image
     UP_TO_DATE = "nothing"  # the registry has the image
     APPEND = "append"  # the registry has the environment: a layer with the code is appended
-    DOCKER = "docker"  # Docker builds the environment (or pip without Docker), or all of it
+    DOCKER = "docker"  # Docker builds the environment (or uv without Docker), or all of it
     CLOUD_BUILD = "cloud-build"  # Cloud Build builds the environment, or all of it
 
 
