@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from distlaunch import timestamps
 from distlaunch.engines.api import read_summary
+from distlaunch.engines.vertex.client import display_endpoint
 from distlaunch.errors import EngineError
 from distlaunch.job.model import describe_tasks
 from distlaunch.job.tasks import POOL_ROLES, TASK_TYPES
@@ -151,7 +152,7 @@ def view_status(job: JobStatus, engine: Engine) -> RunView:
         console=job.console,
         tensorboard=job.tensorboard,
         web_access=job.web_access,
-        endpoint=engine.endpoint,
+        endpoint=display_endpoint(engine.endpoint),
         image=next((pool.image for pool in job.request.pools), None),
         error=job.error or None,
         timeline=tuple((state, moment) for moment, state in times if moment),

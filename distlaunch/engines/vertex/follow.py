@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from distlaunch import timestamps
 from distlaunch.engines.api import JobState, LogSelection
 from distlaunch.engines.state_tracker import StateTracker
+from distlaunch.engines.vertex.client import display_endpoint
 from distlaunch.engines.vertex.job_resource import read_status
 from distlaunch.engines.vertex.log_reader import LogReader
 from distlaunch.errors import EmulatorStopped, GoogleError, RetryableError
@@ -172,8 +173,8 @@ class JobFollower:
             self._is_emulator_gone = True
             if self._ended is None:
                 raise EmulatorStopped(
-                    f"{session.endpoint} refuses connections: the emulator has stopped, and the "
-                    "job with it"
+                    f"{display_endpoint(session.endpoint)} refuses connections: the emulator has "
+                    "stopped, and the job with it"
                 ) from error
         now = self._clock()
         self._outage_since = now if self._outage_since is None else self._outage_since
