@@ -53,6 +53,7 @@ class Emulator:
             self.url = server.url
             self.storage = self._create_storage(stack)
             store, logs = Store(), LogStore()
+            stack.callback(logs.close)
             backend = self._create_backend(self.storage)
             runner = JobRunner(store, backend, logs, timings)
             stack.callback(runner.close)
