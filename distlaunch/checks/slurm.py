@@ -26,6 +26,7 @@ from distlaunch.checks.report import Report
 from distlaunch.engines.slurm import commands
 from distlaunch.engines.slurm.batch import batch_script, build_request
 from distlaunch.engines.slurm.engine import SlurmEngine
+from distlaunch.engines.slurm.ownership import find_exposure
 from distlaunch.errors import ImageError, SlurmError, SlurmUnreachable, did_you_mean
 from distlaunch.image.code import read_code
 from distlaunch.job.launch import new_launch_id
@@ -134,9 +135,13 @@ def _code_problems(
 
 
 def _folder_problems(folder: Path) -> Iterator[Problem]:
-    """Yield why a launch cannot write its folder, or other nodes may not see it."""
-    above = next(path for path in folder.parents if path.is_dir())
+    """Yield why a launch cannot have its folder, or other nodes may not see it."""
     where = "slurm.folder"
+    with suppress(OSError):
+        if exposure := find_exposure(folder):
+            yield error("slurm-folder", where, *exposure)
+            return
+    above = next(path for path in folder.parents if path.is_dir())
     if not os.access(above, os.W_OK | os.X_OK):
         remedy = "name a folder of yours that all nodes share"
         yield error("slurm-folder", where, f"{above}: cannot be written by you", remedy)
