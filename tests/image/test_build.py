@@ -141,6 +141,7 @@ def test_every_way_to_build_gives_the_same_image(
         (folder / "trainer/task.py").write_text(GPU_PROGRAM)
         by_docker = build(job, folder)
         monkeypatch.setenv("DOCKER_HOST", images.NO_DOCKER)
+        monkeypatch.delenv("UV_OFFLINE")  # for the index of this test
         of_wheels = build(other, folder, notices := [])
         assert any("of wheels, with uv alone" in notice for notice in notices)
         render(job, folder, folder, "vertex").write(folder)
