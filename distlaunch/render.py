@@ -52,7 +52,8 @@ class Rendered:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for name, text in self.files.items():
-                atomic_write(folder / name, text)
+                # Those that are not of the image have the values of env.
+                atomic_write(folder / name, text, is_private=name in (BATCH, CONFIG, JOBSET))
             if self.wheel:
                 path, content = self.wheel
                 make_folder(path.parent, below=path.parents[len(paths.WHEELS.parts)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+# The configuration of a folder that comes from elsewhere may name programs: hooks, which writing
+# the index runs too, a monitor of files, and servers for objects that are missing.
+_SETTINGS = ("core.fsmonitor=false", f"core.hooksPath={os.devnull}")
+_GIT = ("git", "--no-optional-locks", *(word for each in _SETTINGS for word in ("-c", each)))
+_NO_PROTOCOL = {"GIT_ALLOW_PROTOCOL": "none"}
 _TIMEOUT = 10  # seconds for git, which may wait for a lock or a slow disk
 
 
@@ -22,9 +28,16 @@ def commit_of(folder: Path) -> str | None:
     return _git(folder, "rev-parse", "--quiet", "--verify", "HEAD") or None
 
 
-def has_changes(folder: Path) -> bool:
-    """Whether tracked files of a folder differ from its commit."""
-    return bool(_git(folder, "status", "--porcelain", "--untracked-files=no", "--", "."))
+def has_changes(folder: Path) -> bool | None:
+    """Whether tracked files of a folder differ from its commit, None if unknown.
+
+    To compare files git runs filters, which the repository's own configuration may name.
+    """
+    filters = ("--includes", "--get-regexp", r"^filter\.")
+    if any(_git(folder, "config", scope, *filters) for scope in ("--local", "--worktree")):
+        return None
+    words = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=dirty")
+    return bool(_git(folder, *words, "--", "."))
 
 
 def describe_commit(commit: str | None, has_changes: bool | None) -> str:
@@ -44,11 +57,14 @@ def hash_files(folder: Path, paths: Iterable[Path]) -> str:
 
 
 def _git(folder: Path, *words: str) -> str:
-    # The configuration of a folder that comes from elsewhere may name a program as fsmonitor.
-    command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *words]
     try:
         process = subprocess.run(
-            command, capture_output=True, encoding="utf-8", check=False, timeout=_TIMEOUT
+            [*_GIT, "-C", str(folder), *words],
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+            timeout=_TIMEOUT,
+            env={**os.environ, **_NO_PROTOCOL},
         )
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return ""

@@ -41,6 +41,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+# `check` and `submit` would resolve requirements by PyPI; tests with their own index unset it.
+os.environ["UV_OFFLINE"] = "1"
+
 # Property-based tests run the same examples every time, however slow the machine is.
 settings.register_profile(
     "fixed",

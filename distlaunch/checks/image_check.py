@@ -54,7 +54,7 @@ def check_image(launch: LaunchRequest, *, offline: bool = False) -> ImageCheck:
             where = "image.base" if job.image.base and problem.is_of_base else "image.repository"
             remedy = "'distlaunch submit' needs it"
             problems.append(warning("registry-unreachable", where, str(problem), remedy))
-            plan = plan_image(job, launch.folder, push=False)
+            plan = plan_image(job, launch.folder, push=False, context=problem.context)
     except ImageError as refusal:
         problems += map(_refusal, refusal.problems)
         return ImageCheck(None, _files_of_recipe(launch), tuple(problems))

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from distlaunch.checks.data import DataPlan
+    from distlaunch.checks.image_check import ImageCheck
     from distlaunch.checks.problem import Problem
+    from distlaunch.checks.project.requirements import ImageRequirements
     from distlaunch.checks.trainer import Trainer
     from distlaunch.engines.vertex.client import Session
     from distlaunch.job.launch import LaunchRequest
@@ -86,6 +88,8 @@ def run_checks(
     if options.run:  # records the data, too
         problems += trainer.run_one_step(launch, bundled)
     runtime = image_runtime.describe_image(launch) if vertex.needs_image(launch.job) else None
+    listed = requirements.load_requirements(launch.job, launch.folder, runtime) if runtime else None
+    packages = BackgroundTask(lambda: _check_packages(listed, image, offline=options.offline))
     problems += message.result()
     problems += choices.problems(launch, catalogue, runtime, today, is_bundled=is_bundled)
     if launch.is_for_emulator:
@@ -95,14 +99,18 @@ def run_checks(
     problems += cost_limit.problems(launch, prices)
     problems += image.problems
     plan = None
-    if runtime:
-        problems += project_problems(launch, request, runtime, image.files, bundled)
+    if listed:
+        problems += project_problems(launch, request, listed, image.files, bundled)
         if image.files is not None:
-            plan, data_problems = data.check_data(launch, request, bundled, image.files, runtime)
+            plan, data_problems = data.check_data(
+                launch, request, bundled, image.files, listed.runtime
+            )
             problems += data_problems
     elif launch.job.image.uri and bundled:
         plan, code_problems = _check_code_of_named_image(launch, bundled)
         problems += code_problems
+    package_problems, notes = packages.result()
+    problems += package_problems
     full_build = image.plan is None or image.plan.strategy == BuildStrategy.CLOUD_BUILD
     problems += [each for each in cloud.result() if full_build or each.where != API]
     return Report(
@@ -117,8 +125,22 @@ def run_checks(
         first_line=_FIRST_LINE if bundled else "",
         is_emulated=launch.is_for_emulator,
         changed_task=bundled.changed_task if bundled else "",
-        notes=() if bundled or not launch.job.image.uri else (_ARGS_OF_IMAGE,),
+        notes=notes if bundled or not launch.job.image.uri else (_ARGS_OF_IMAGE,),
     )
+
+
+def _check_packages(
+    listed: ImageRequirements | None, image: ImageCheck, *, offline: bool
+) -> tuple[list[Problem], tuple[tuple[str, str], ...]]:
+    """Resolve the requirements of an environment that is to be built; return problems and notes."""
+    known = image.plan.strategy if image.plan and image.registry_contacted else None
+    is_built = known in (None, BuildStrategy.DOCKER, BuildStrategy.CLOUD_BUILD)
+    if not is_built or listed is None or not listed.lines or listed.runtime.script:
+        return [], ()
+    if offline:
+        return [], (("packages", "not resolved: offline"),)
+    problems, result = requirements.resolve(listed)
+    return problems, (("packages", result),)
 
 
 def _check_code_of_named_image(
@@ -217,7 +239,7 @@ def _message_problems(launch: LaunchRequest, request: JobRequest) -> Iterator[Pr
 def project_problems(
     launch: LaunchRequest,
     request: JobRequest,
-    runtime: ImageRuntime,
+    listed: ImageRequirements,
     files: Collection[str] | None,
     bundled: Trainer | None,
 ) -> Iterator[Problem]:
@@ -226,8 +248,7 @@ def project_problems(
     `files` are the project's files in the image, as POSIX paths relative to the folder; None if the
     image cannot be built. `bundled` is None for another program than the bundled trainer.
     """
-    job = launch.job
-    listed = requirements.load_requirements(job, launch.folder, runtime)
+    job, runtime = launch.job, listed.runtime
     if files is not None:
         starts = imports.started_modules(job, launch.folder, bundled)
         path = job.env.get("PYTHONPATH", "")

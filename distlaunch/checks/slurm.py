@@ -5,75 +5,50 @@ Slurm itself judges the job (``sbatch --test-only``): partition, account, limits
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import subprocess
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from packaging.specifiers import SpecifierSet
-
-from distlaunch.checks import cost_limit, data, limits, required_fields, source_location, trainer
+from distlaunch.checks import (
+    cost_limit,
+    data,
+    limits,
+    required_fields,
+    slurm_python,
+    source_location,
+    trainer,
+)
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project import gpus, imports
-from distlaunch.checks.project.image_runtime import ImageRuntime
-from distlaunch.checks.project.requirements import ImageRequirements
 from distlaunch.checks.report import Report
 from distlaunch.engines.slurm import commands
-from distlaunch.engines.slurm.batch import batch_script, build_request, python_of
+from distlaunch.engines.slurm.batch import batch_script, build_request
 from distlaunch.engines.slurm.engine import SlurmEngine
+from distlaunch.engines.slurm.ownership import find_exposure
 from distlaunch.errors import ImageError, SlurmError, SlurmUnreachable, did_you_mean
 from distlaunch.image.code import read_code
 from distlaunch.job.launch import new_launch_id
 from distlaunch.job.vertex.view import job_request
-from distlaunch.resources import INSTALL_TENSORFLOW, KERAS, TENSORFLOW, TRAINER
+from distlaunch.resources import TRAINER
 from distlaunch.text import duration, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from distlaunch.checks.problem import Problem
+    from distlaunch.checks.slurm_python import InstalledThere
     from distlaunch.checks.trainer import Trainer
     from distlaunch.engines.code_files import CodeFiles
     from distlaunch.job.launch import LaunchRequest
     from distlaunch.job.model import Job
 
-_NEEDED = {"tensorflow": TENSORFLOW, "keras": KERAS}
-_BUILDS = ("tensorflow", "tensorflow-cpu")
-_OLDEST_PYTHON = (3, 10)
-_PROBE_TIMEOUT = 60  # seconds
-_PROBE = """\
-import importlib.metadata as m, json, sys
-names = m.packages_distributions() if sys.version_info >= (3, 10) else {}
-named = [(d.metadata["Name"], d.version) for d in m.distributions() if d.metadata["Name"]]
-versions = {name.lower().replace("_", "-"): version for name, version in named}
-print(json.dumps({"python": sys.version_info[:2], "modules": [*names], "versions": versions}))
-"""
 _OF_ONE_MACHINE = {"btrfs", "ext3", "ext4", "overlay", "tmpfs", "xfs"}  # types of file systems
 _CLOUD_SETTINGS = (
     *("project", "region", "bucket", "service_account", "network", "tensorboard", "experiment"),
     *("experiment_run", "reservation", "persistent_resource", "reduction_server", "vertex"),
 )
-
-
-@dataclass(frozen=True)
-class InstalledThere(ImageRequirements):
-    """What is installed in the Python of a job on Slurm."""
-
-    path: str = ""
-    modules: frozenset[str] = field(default_factory=frozenset)  # those at the top
-
-    def describe_missing(self, module: str, distribution: str) -> tuple[str, str]:
-        return (
-            f"{module} is not installed in {self.path}",
-            f"run '{self.path} -m pip install {distribution}'",
-        )
-
-    def provide(self, modules: Sequence[str]) -> bool:
-        return modules[0].partition(".")[0] in self.modules
 
 
 def run_checks(launch: LaunchRequest, *, offline: bool = False, run: bool = False) -> Report:
@@ -96,10 +71,11 @@ def run_checks(launch: LaunchRequest, *, offline: bool = False, run: bool = Fals
     problems += gpus.unequal(request, is_bundled=bundled is not None)
     remedy = "remove it; 'distlaunch shell' works without it"
     problems += limits.ignored_web_access(request, "on Slurm", remedy)
-    installed = _probe(launch.job)
-    problems += _python_problems(launch.job, installed, is_trainer=_needs_trainer(launch, bundled))
+    there = slurm_python.read_environment(launch.job)
+    needs_trainer = bundled is not None or launch.job.is_script
+    problems += slurm_python.problems(launch.job, there, needs_trainer=needs_trainer)
     if code:
-        problems += _code_problems(launch, code, bundled, installed)
+        problems += _code_problems(launch, code, bundled, there)
         paths = [path for path, _ in code.sizes]
         plan, data_problems = data.check_data(launch, request, bundled, paths, None)
         problems += data_problems
@@ -138,74 +114,20 @@ def _notes(job: Job, code: CodeFiles | None, answer: str) -> Iterator[tuple[str,
         yield "left out", f"{', '.join(left_out)}: of Vertex AI"
 
 
-def _needs_trainer(launch: LaunchRequest, bundled: Trainer | None) -> bool:
-    return bundled is not None or launch.job.is_script
-
-
-def _probe(job: Job) -> dict[str, Any] | None:
-    """Return what is installed in the job's Python, None where that is not known here."""
-    if job.slurm.container:
-        return None
-    with suppress(OSError, ValueError, subprocess.SubprocessError):
-        words = [python_of(job), "-I", "-c", _PROBE]
-        done = subprocess.run(
-            words, capture_output=True, check=True, timeout=_PROBE_TIMEOUT, cwd="/"
-        )
-        probed: dict[str, Any] = json.loads(done.stdout)
-        return probed
-    return None
-
-
-def _python_problems(
-    job: Job, installed: Mapping[str, Any] | None, *, is_trainer: bool
-) -> Iterator[Problem]:
-    """Yield what is wrong with the Python that the tasks run."""
-    if job.slurm.container:
-        return
-    path, where = python_of(job), "slurm.python"
-    if installed is None:
-        remedy = "name the Python of an environment that all nodes share"
-        what = f"{path}: cannot be run here" if Path(path).exists() else f"{path}: no such file"
-        yield error("slurm-python", where, what, remedy)
-        return
-    python = tuple(installed["python"])
-    if python < _OLDEST_PYTHON:
-        what = f"{path} is Python {python[0]}.{python[1]}; the trainer needs 3.10 or later"
-        yield error("slurm-python", where, what, "make an environment with a later Python")
-    versions = installed["versions"]
-    for name, needed in _NEEDED.items() if is_trainer else ():
-        builds = _BUILDS if name == "tensorflow" else (name,)
-        version = next((versions[each] for each in builds if each in versions), None)
-        install = INSTALL_TENSORFLOW.replace("pip", f"{path} -m pip", 1)
-        if version is None:
-            what = f"{name} is not installed in {path}"
-            yield error("slurm-python", where, what, f"run {install}")
-        elif version not in SpecifierSet(needed, prereleases=True):
-            what = f"{path} has {name} {version}; the trainer needs {name}{needed}"
-            yield error("slurm-python", where, what, f"run {install}")
-
-
 def _code_problems(
     launch: LaunchRequest,
     code: CodeFiles,
     bundled: Trainer | None,
-    installed: Mapping[str, Any] | None,
+    there: InstalledThere,
 ) -> Iterator[Problem]:
     """Yield the problems of the project's code where it will run."""
     job, folder = launch.job, launch.folder
-    version = tuple(installed["python"]) if installed else None
-    runtime = ImageRuntime(None, version, is_plain=True)
-    there = InstalledThere(
-        runtime,
-        path=python_of(job),
-        modules=frozenset(installed["modules"] if installed else ()),
-    )
     files = frozenset(path for path, _ in code.sizes if (folder / path).is_file())
     starts = imports.started_modules(job, folder, bundled)
     path = job.env.get("PYTHONPATH", "")
-    project = imports.ProjectCode(folder, files, starts, there, runtime, path)
+    project = imports.ProjectCode(folder, files, starts, there, there.runtime, path)
     yield from imports.syntax_problems(project)
-    if installed and "PYTHONPATH" not in os.environ and not any(each in path for each in "/$"):
+    if there.is_known and "PYTHONPATH" not in os.environ and not any(each in path for each in "/$"):
         yield from imports.start_problems(project, job)
     if bundled:
         yield from trainer.code_problems(bundled, job, folder)
@@ -213,9 +135,13 @@ def _code_problems(
 
 
 def _folder_problems(folder: Path) -> Iterator[Problem]:
-    """Yield why a launch cannot write its folder, or other nodes may not see it."""
-    above = next(path for path in folder.parents if path.is_dir())
+    """Yield why a launch cannot have its folder, or other nodes may not see it."""
     where = "slurm.folder"
+    with suppress(OSError):
+        if exposure := find_exposure(folder):
+            yield error("slurm-folder", where, *exposure)
+            return
+    above = next(path for path in folder.parents if path.is_dir())
     if not os.access(above, os.W_OK | os.X_OK):
         remedy = "name a folder of yours that all nodes share"
         yield error("slurm-folder", where, f"{above}: cannot be written by you", remedy)

@@ -20,7 +20,6 @@ from distlaunch import __version__, resources, summary
 from distlaunch.checks.problem import error, warning
 from distlaunch.errors import did_you_mean
 from distlaunch.files import atomic_write, make_folder
-from distlaunch.image.requirements import any_version
 from distlaunch.job.load import FILE_NAME
 from distlaunch.job.model import RangeParameter
 from distlaunch.paths import CHECKED
@@ -362,7 +361,7 @@ def _keras_problems(job: Job, requirements: ImageRequirements) -> Iterator[Probl
         yield error("keras-backend", "env.KERAS_BACKEND", what, "remove it")
     for line in requirements.lines:
         specifier = line.requirement.specifier if line.requirement else None
-        if line.name == "keras" and not any_version([specifier or "", resources.KERAS]):
+        if line.name == "keras" and specifier and (specifier & resources.KERAS).is_unsatisfiable():
             what = f"the bundled trainer needs keras{resources.KERAS}, got keras{specifier}"
             remedy = f"write keras{resources.KERAS}"
             yield warning("requirement-clash", line.location, what, remedy)

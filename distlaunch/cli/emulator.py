@@ -62,6 +62,12 @@ PORT = 8085
     "for so long (5); stockout[:REGION|MACHINE] ends them FAILED for want of machines, all without "
     "a place; no-start[:REGION|MACHINE] keeps them PENDING.",
 )
+@click.option(
+    "--open",
+    "is_open",
+    is_flag=True,
+    help="Serve every user of this machine, at a URL without a token.",
+)
 @click.pass_obj
 def command(
     settings: Settings, /, *, run_with: RunWith, storage: Path | None, **values: Any
@@ -69,12 +75,12 @@ def command(
     """Run a local Vertex AI job service, with Cloud Logging and Cloud Storage.
 
     The first line on stdout is its URL; pass it to other commands with --endpoint or
-    DISTLAUNCH_ENDPOINT. Jobs really run, and buckets are folders. Ctrl-C ends the emulator and its
-    jobs. It can be reached from this machine only.
+    DISTLAUNCH_ENDPOINT. Jobs really run, as you, and buckets are folders. Ctrl-C ends the emulator
+    and its jobs. It can be reached from this machine only, and only with the token in its URL.
 
     \b
-      distlaunch emulator --run-with process &
-      export DISTLAUNCH_ENDPOINT=http://127.0.0.1:8085
+      distlaunch emulator --run-with process > url &
+      export DISTLAUNCH_ENDPOINT=$(cat url)
       distlaunch submit
     """  # noqa: D301 - click wants the character that this is an escape for
     if run_with == "process":

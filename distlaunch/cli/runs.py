@@ -30,7 +30,7 @@ def list_runs(settings: Settings, limit: int, *, as_json: bool) -> None:
     from distlaunch.runs import display
     from distlaunch.runs.view import local_runs, with_disk_use
 
-    runs = [with_disk_use(run) for run in local_runs(Path.cwd())[:limit]]
+    runs = [with_disk_use(run) for run in local_runs(Path.cwd(), limit)]
     if as_json:
         show_json([run.as_json() | {"metrics": run.facts.metrics} for run in runs])
     elif runs:
@@ -275,7 +275,7 @@ def find(
     folder = find_run(project, name) if name else None
     run = view_run(folder) if folder else None
     if name is None:
-        runs, record = local_runs(project), records.find(None)
+        runs, record = local_runs(project, 1), records.find(None)
         if not runs and record is None:
             raise DistlaunchError("no local runs and no jobs here; 'distlaunch local' makes a run")
         is_run_newer = runs and (record is None or (runs[0].started or "") >= record.time)

@@ -222,6 +222,7 @@ def _tune_on_slurm(
     console: Console, values: TuneOptions, launch: LaunchRequest, notes: list[str], ending: Ending
 ) -> int:
     """Run the trials as jobs on Slurm, show them, and return the exit code."""
+    from distlaunch.engines.slurm.ownership import make_own_folder
     from distlaunch.local.run_plan import check_no_job_dir
     from distlaunch.tune.trial_runs import SearchPlan
 
@@ -242,6 +243,7 @@ def _tune_on_slurm(
     engine = [f"--engine={values.engine}"] if values.engine else []
     submit_options = (*engine, *_set_options(values), "--set=tuning=null")
     folder = Path(launch.slurm_folder("tune")) / _search_name(values, job)
+    make_own_folder(folder.parent)
     tuning = _with_counts(job.tuning, values.trials, values.parallel)
     plan = SearchPlan(launch.folder, folder, job, tuning, submit_options, words, command="submit")
     return _run_trials(console, values, plan, ending)

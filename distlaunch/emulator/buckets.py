@@ -239,7 +239,7 @@ class BucketService:
             "bucket": bucket,
             "generation": generation,
             "metageneration": "1",
-            "mediaLink": f"{request.host_url}{link}?generation={generation}&alt=media",
+            "mediaLink": f"{request.url_root}{link}?generation={generation}&alt=media",
             "contentType": mimetypes.guess_type(name)[0] or "application/octet-stream",
             "size": str(path.stat().st_size),
             "md5Hash": md5,

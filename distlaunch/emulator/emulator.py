@@ -42,16 +42,18 @@ class Emulator:
     storage: Path | None = None  # the folder of the buckets; default: a temporary one
     region: str = "us-central1"  # the location of the buckets
     faults: str = ""  # as --faults lists them; UsageError is raised for what is not a fault
+    is_open: bool = False  # whether every user of this machine may call it, without a token
     log: Callable[[str], None] = lambda _: None  # called with a line for each request
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             timings = read_faults(self.faults)
-            server = Server(self.port, self.log)
+            server = Server(self.port, self.log, is_open=self.is_open)
             stack.callback(server.close)
             self.url = server.url
             self.storage = self._create_storage(stack)
             store, logs = Store(), LogStore()
+            stack.callback(logs.close)
             backend = self._create_backend(self.storage)
             runner = JobRunner(store, backend, logs, timings)
             stack.callback(runner.close)

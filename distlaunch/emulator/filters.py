@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import re
 from collections import deque
-from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from distlaunch import timestamps
 from distlaunch.emulator.http import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Mapping
 
 # Cloud Logging's: https://cloud.google.com/logging/docs/reference/v2/rest/v2/entries/list
 MAX_LENGTH = 20_000
@@ -40,8 +40,17 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|!=|<=|>=|[=<>:()]|[^\s()"=<>!:]+|\S')
 _WORD = re.compile(r'[^\s()"=<>!:]+')
 _BELOW_MICROSECONDS = re.compile(r"(\.[0-9]{6})[0-9]{1,3}")
 
-Predicate = Callable[[Mapping[str, Any]], bool]
-"""Whether a job or a log entry, in Google's JSON, is in a list."""
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """Whether a job or a log entry, in Google's JSON, is in a list."""
+
+    holds: Callable[[Mapping[str, Any]], bool] = lambda _: True
+    values: Mapping[str, frozenset[str]] = field(default_factory=dict)  # all that a field may have
+    since: str = ""  # the earliest timestamp that an item may have
+
+    def __call__(self, item: Mapping[str, Any]) -> bool:
+        return self.holds(item)
 
 
 def parse_filter(text: str, fields: Collection[str]) -> Predicate:
@@ -50,7 +59,7 @@ def parse_filter(text: str, fields: Collection[str]) -> Predicate:
         raise ApiError(400, f"The filter must not exceed {MAX_LENGTH} characters.")
     tokens = _TOKEN.findall(text)
     if not tokens:
-        return lambda _: True
+        return Predicate()
     try:
         return _Parser(tokens, fields).parse()
     except ValueError as problem:
@@ -89,13 +98,24 @@ class _Parser:
         while self._tokens[0] not in ("", ")"):
             self._accept("AND")
             parts.append(self._any_of())
-        return lambda item: all(part(item) for part in parts)
+        if len(parts) == 1:
+            return parts[0]
+        values: dict[str, frozenset[str]] = {}
+        for part in parts:
+            values |= {name: values.get(name, of) & of for name, of in part.values.items()}
+        since = max(part.since for part in parts)
+        return Predicate(lambda item: all(part(item) for part in parts), values, since)
 
     def _any_of(self) -> Predicate:
         parts = [self._comparison()]
         while self._accept("OR"):
             parts.append(self._comparison())
-        return lambda item: any(part(item) for part in parts)
+        if len(parts) == 1:
+            return parts[0]
+        names = set.intersection(*({*part.values} for part in parts))
+        values = {name: frozenset().union(*(part.values[name] for part in parts)) for name in names}
+        since = min(part.since for part in parts)
+        return Predicate(lambda item: any(part(item) for part in parts), values, since)
 
     def _comparison(self) -> Predicate:
         if self._accept("("):
@@ -145,7 +165,9 @@ def _compare(path: list[str], sign: str, text: str) -> Predicate:
             value = value.get(name) if isinstance(value, dict) else None
         return sign == "!=" if value is None else _OPERATORS[sign](rank(value), operand)
 
-    return holds
+    values = {".".join(path): frozenset([text])} if sign == "=" else {}
+    is_bound = path == ["timestamp"] and sign in ("=", ">", ">=")
+    return Predicate(holds, values, operand if is_bound else "")
 
 
 def _rank(severity: str) -> int:

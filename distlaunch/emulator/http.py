@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
 import json
+import secrets
 import socket
 import threading
 from dataclasses import dataclass
@@ -27,6 +29,7 @@ _LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 _POLL_INTERVAL = 0.02  # seconds between two checks whether the server is closed
 _STATUS = {
     400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
     404: "NOT_FOUND",
     409: "ALREADY_EXISTS",
@@ -65,10 +68,14 @@ class Route:
 class Server:
     """Listens on a port of 127.0.0.1 from its creation on, and answers from `start` on.
 
-    Port 0 is any free one. `log_line` is called with a line for each request.
+    Port 0 is any free one. `log_line` is called with a line for each request. Unless it `is_open`,
+    only who has its token may call it: as the first part of the path, or as an access token.
     """
 
-    def __init__(self, port: int, log_line: Callable[[str], None]) -> None:
+    def __init__(
+        self, port: int, log_line: Callable[[str], None], *, is_open: bool = False
+    ) -> None:
+        self._token = "" if is_open else secrets.token_hex(16)
         try:
             self._socket = socket.create_server((HOST, port), backlog=128)
         except OSError as problem:
@@ -92,8 +99,9 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The address of the server."""
-        return f"http://{HOST}:{self._socket.getsockname()[1]}"
+        """The address of the server, with its token."""
+        address = f"http://{HOST}:{self._socket.getsockname()[1]}"
+        return f"{address}/{self._token}" if self._token else address
 
     def start(self, routes: Iterable[Route]) -> None:
         """Answer requests to these routes."""
@@ -111,6 +119,9 @@ class Server:
     def _application(
         self, environ: WSGIEnvironment, start_response: StartResponse
     ) -> Iterable[bytes]:
+        first, _, rest = environ["PATH_INFO"][1:].partition("/")
+        if self._token and _is_equal(first, self._token):
+            environ |= {"SCRIPT_NAME": f"/{first}", "PATH_INFO": f"/{rest}"}
         request = Request(environ)
         response = self._respond(request)
         path = request.full_path.removesuffix("?")
@@ -131,6 +142,7 @@ class Server:
 
     def _answer(self, request: Request) -> Response | dict[str, Any]:
         _check_source(request)
+        self._check_token(request)
         adapter = self._routes.bind(HOST, path_info=request.path, default_method=request.method)
         try:
             route, arguments = adapter.match()
@@ -144,12 +156,30 @@ class Server:
         answer: Response | dict[str, Any] = route.handler(request, **arguments)
         return answer
 
+    def _check_token(self, request: Request) -> None:
+        """Refuse a request without the token: jobs run as the user who started the emulator."""
+        sent = request.headers.get("Authorization")
+        if not self._token or request.root_path or _is_equal(sent or "", f"Bearer {self._token}"):
+            return
+        remedy = "use the whole URL that the emulator has printed, or its end as an access token"
+        if sent is None:  # not 401, at which Google's anonymous clients try to renew what they lack
+            code, text, reason = 403, "Method doesn't allow unregistered callers", "MISSING"
+        else:
+            code, text, reason = 401, "Request had invalid authentication credentials", "INVALID"
+        info = {"reason": f"CREDENTIALS_{reason}", "domain": "googleapis.com"}
+        raise ApiError(code, f"{text}: {remedy}.", ErrorInfo=info)
+
 
 class _Handler(WSGIRequestHandler):
     disable_nagle_algorithm = True
 
     def log(self, *_: Any) -> None:
         """Log nothing; the application does."""
+
+
+def _is_equal(sent: str, token: str) -> bool:
+    """Compare a token in a time that does not depend on where they differ."""
+    return hmac.compare_digest(sent.encode("utf-8", "replace"), token.encode())
 
 
 def read_json(request: Request) -> dict[str, Any]:

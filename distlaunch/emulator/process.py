@@ -39,7 +39,7 @@ class ProcessBackend:
     The container's command runs unchanged, with the emulator's Python first on PATH; without a
     command it is ``python -m MODULE``, the module of the project's distlaunch.yaml. Job folders are
     folders below `storage`; google-cloud-storage finds ``gs://`` URIs at `endpoint`, the emulator's
-    ``http://127.0.0.1:PORT``.
+    ``http://127.0.0.1:PORT/TOKEN``.
     """
 
     project_dir: Path

@@ -47,8 +47,8 @@ class CodeFiles:
         return [(each.path, each.source.stat().st_size if each.source else 0) for each in files]
 
     def copy_to(self, folder: Path) -> None:
-        """Write the files into a new folder; OSError is raised if that fails."""
-        folder.mkdir(parents=True)
+        """Write the files into a new folder of this user alone; OSError is raised."""
+        folder.mkdir(0o700, parents=True)
         for file in self.files:
             path = folder / file.path
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from distlaunch.errors import ImageError
 from distlaunch.events import Event, Notice
 from distlaunch.image.cloud_build import secrets_refusal
 from distlaunch.image.layers import Layer, code_layer, scratch_folder
-from distlaunch.image.pip_secrets import dockerfile_secrets, pip_secrets
+from distlaunch.image.pip_secrets import dockerfile_secrets, pip_secrets, variable_refusals
 from distlaunch.image.plan import (
     BuildInputs,
     BuildStrategy,
@@ -124,6 +124,10 @@ class _Build:
         """Build a Dockerfile and push it, in Docker with pip's settings as secrets."""
         from distlaunch.image.docker import Docker
 
+        spec = self.inputs.recipe.environment
+        lines = spec.requirements.lines() if spec and spec.requirements else ()
+        if refused := [*variable_refusals((each.location, each.text) for each in lines)]:
+            raise ImageError(problems=refused)
         folder, building = self.inputs.folder, Notice(f"building {tag}")
         if self.cloud_build:
             if secrets := build_secrets(self.inputs):
@@ -157,12 +161,14 @@ class _Build:
             ) from no_docker
         base = Reference.parse(environment.dockerfile.stages[0].base)
         try:
-            warning = f"{no_docker}; assembling the environment of wheels, with pip alone"
+            warning = f"{no_docker}; assembling the environment of wheels, with uv alone"
             self.show(Notice(warning, "warning"))
             with scratch_folder() as folder:
                 layer, settings = install_environment(spec, base, folder, self.progress)
                 return self._append(base, reference, layer, settings)
         except ImageError as error:
+            if error.problems[0].where:  # lines of the requirements, with their remedy
+                raise
             raise ImageError(f"{error}; with Docker: {no_docker}{_OR_IN_CLOUD}") from error
 
     def _append(

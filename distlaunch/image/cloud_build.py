@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import secrets
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 API = "cloudbuild.googleapis.com"
 
 _FOLDER = ".distlaunch-builds"  # in the job's bucket
+_SOURCE = ".tar.gz"  # with the files of a build
 _TIMEOUT = 3600  # seconds for a build; TensorFlow with CUDA takes about ten minutes
 _INTERVAL = 3.0  # seconds between two looks at a build
 _UNFINISHED = ("PENDING", "QUEUED", "WORKING")
@@ -77,12 +79,13 @@ class CloudBuild:
         A build of this tag that has not ended is followed in place of a new one, e.g. after a lost
         response or a killed command: the tag is a hash of all that is built.
         """
-        uri = f"{self.bucket}/{_FOLDER}/{tag.tag}-{secrets.token_hex(4)}.tar.gz"
+        uri = f"{self.bucket}/{_FOLDER}/{tag.tag}-{secrets.token_hex(4)}{_SOURCE}"
         build = self._find(tag)
         if build:
             uri = _source(build)
         try:
             if build is None:
+                self._remove_old()
                 self._upload(dockerfile, folder, files, uri)
                 # Another command may have created one in the meantime.
                 build = self._find(tag) or self._create(dockerfile, uri, tag)
@@ -111,6 +114,15 @@ class CloudBuild:
             if build.get("images") == [str(tag)] and build.get("status") in _UNFINISHED:
                 return dict(build)
         return None
+
+    def _remove_old(self) -> None:
+        """Remove what killed commands have left: no build of theirs can still run."""
+        oldest = time.time() - 2 * _TIMEOUT
+        with suppress(GoogleError):  # who may not list the bucket leaves it
+            for blob in storage.list_files(self.session, f"{self.bucket}/{_FOLDER}"):
+                is_old = blob.updated is not None and blob.updated.timestamp() < oldest
+                if is_old and blob.name.endswith(_SOURCE):
+                    storage.delete(self.session, f"gs://{blob.bucket.name}/{blob.name}")
 
     def _upload(
         self, dockerfile: Dockerfile, folder: Path, files: Iterable[ContextFile], uri: str

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Matches: TypeAlias = "tuple[bool, ...]"  # for each pattern whether it matches a path or its parents
 
 _GLOB = re.compile(r"[*?\[\\]")
+_OF_NAME = re.compile(r"\*\*/(?!.*\*\*)[^/\[]+", re.DOTALL)  # in any folder
 _TO_ESCAPE = re.compile(r"[*?\[\]\\^]")
 _CLASS = re.compile(r"(\^?)((?:\\.|[^\\\]])+)\]", re.DOTALL)
 
@@ -56,12 +57,25 @@ class IgnoreRules:
                     remedy="correct it or remove the line",
                 ) from None
         self.root: Matches = (False,) * len(self._patterns)
+        # Most paths match none of some fifty patterns: those of names are tried all at once.
+        of_names = [each for each in self._patterns if _OF_NAME.fullmatch(each.text)]
+        names = "|".join(_as_regex(each.text.removeprefix("**/")) for each in of_names)
+        self._may_match_name = re.compile(names).fullmatch
+        self._others = [each.matches for each in self._patterns if each not in of_names]
+        self._ignored_by: dict[Matches, bool] = {}
 
     def match(self, path: str, parent: Matches) -> tuple[bool, Matches]:
         """Return whether a path is ignored, and the matches to pass on for its children.
 
         `parent` are the matches of the path's folder; `root` at the top.
         """
+        name = path.rpartition("/")[2]
+        if not self._may_match_name(name) and not any(matches(path) for matches in self._others):
+            if parent not in self._ignored_by:
+                of_parent = zip(self._patterns, parent, strict=True)
+                last = [pattern.negated for pattern, is_matched in of_parent if is_matched][-1:]
+                self._ignored_by[parent] = last == [False]
+            return self._ignored_by[parent], parent
         ignored = False
         matches = []
         for pattern, matched_above in zip(self._patterns, parent, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from functools import partial
@@ -38,7 +39,7 @@ class BuildStrategy(str, Enum):
     EXISTING = "use"  # the job names an image
     UP_TO_DATE = "nothing"  # the registry has the image
     APPEND = "append"  # the registry has the environment: a layer with the code is appended
-    DOCKER = "docker"  # Docker builds the environment (or pip without Docker), or all of it
+    DOCKER = "docker"  # Docker builds the environment (or uv without Docker), or all of it
     CLOUD_BUILD = "cloud-build"  # Cloud Build builds the environment, or all of it
 
 
@@ -117,7 +118,12 @@ class ImagePlan:
 
 
 def plan_image(
-    job: Job, folder: Path, *, push: bool = True, timeout: float | None = None
+    job: Job,
+    folder: Path,
+    *,
+    push: bool = True,
+    timeout: float | None = None,
+    context: Context | None = None,
 ) -> ImagePlan:
     """Compare a job's image with what the registry has.
 
@@ -127,6 +133,8 @@ def plan_image(
         If not, no registry is contacted, and `image.repository` is not required.
     timeout
         Seconds for the look-ups of the bases, and for those of the image; None for no limit.
+    context
+        The project's files in the image, read by default.
 
     Raises
     ------
@@ -139,7 +147,7 @@ def plan_image(
         reference = Reference.parse(image.uri)
         return ImagePlan(BuildStrategy.EXISTING, "the job names it", reference, reference.digest)
     if not push:
-        inputs = _read_inputs(job, folder)
+        inputs = _read_inputs(job, folder, context=context)
         repository = Reference.parse(image.repository or f"distlaunch/{job.name.lower()}")
         reference = repository.with_tag(inputs.tag)
         return ImagePlan(BuildStrategy.DOCKER, "nothing is pushed", reference, inputs=inputs)
@@ -163,7 +171,11 @@ def plan_image(
     in_cloud = image.builder == "cloud-build"
     full_build = BuildStrategy.CLOUD_BUILD if in_cloud else BuildStrategy.DOCKER
     compare = partial(_compare_with_registry, repository, inputs, full_build)
-    return _within(timeout, repository.name, compare)
+    try:
+        return _within(timeout, repository.name, compare)
+    except RegistryUnreachable as problem:
+        problem.context = inputs.context
+        raise
 
 
 def _within(timeout: float | None, what: str, look_up: Callable[[], _T]) -> _T:
@@ -176,7 +188,10 @@ def _within(timeout: float | None, what: str, look_up: Callable[[], _T]) -> _T:
 
 
 def _read_inputs(
-    job: Job, folder: Path, pin: Callable[[Dockerfile], Dockerfile] = lambda dockerfile: dockerfile
+    job: Job,
+    folder: Path,
+    pin: Callable[[Dockerfile], Dockerfile] = lambda dockerfile: dockerfile,
+    context: Context | None = None,
 ) -> BuildInputs:
     """Read what an image is built from; base images are looked up while files are hashed."""
     recipe = read_recipe(job, folder)
@@ -188,8 +203,13 @@ def _read_inputs(
         what = f"the Dockerfile has no stage {target!r}"
         raise ImageError(what, where="image.target", remedy=remedy)
     # Hashing takes the CPU, and the look-up of the bases waits for a network.
-    reading = BackgroundTask(lambda: read_context(folder, recipe.ignore))
-    dockerfile = pin(dockerfile)
+    reading = BackgroundTask(lambda: context or read_context(folder, recipe.ignore))
+    try:
+        dockerfile = pin(dockerfile)
+    except RegistryUnreachable as problem:
+        with suppress(ImageError):
+            problem.context = reading.result()
+        raise
     inputs = BuildInputs(folder, recipe, dockerfile, reading.result())
     if recipe.own_dockerfile:
         return inputs

@@ -18,10 +18,8 @@ from distlaunch.files import read_regular
 from distlaunch.job.model import DEFAULT_REQUIREMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
-
-    from packaging.specifiers import SpecifierSet
 
 # Expressions that Python and GNU sed read alike: the rendered Dockerfile has the latter use them.
 _TENSORFLOW = (
@@ -40,6 +38,8 @@ _LOCAL = re.compile(
 )
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _TRAILING_OPTIONS = re.compile(r"\s--?[a-z].*")
+_HASH = re.compile(r"--hash[= ]+(\w+:[0-9a-fA-F]+)")
+_LOGIN = re.compile(r"//[^/\s]*@")  # a token, most often
 _NAME_IN_URL = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)|/([A-Za-z0-9._]+)-[^/]+\.whl")
 
 # The command that makes requirements.txt from a file of another tool; locked versions come first.
@@ -79,6 +79,12 @@ class RequirementLine:
     text: str
     is_constraint: bool
     requirement: Requirement | None
+    hashes: tuple[str, ...] = ()  # ALGORITHM:DIGEST of the files that may be installed
+
+    @property
+    def shown(self) -> str:
+        """The text for a message, without tokens."""
+        return repr(_LOGIN.sub("//…@", self.text)[:80])
 
     @property
     def name(self) -> str:
@@ -128,10 +134,11 @@ class Requirements:
         """Yield the lines of all files, without comments and empty lines."""
         for path, text in self.files.items():
             originals = _logical_lines(self.originals[path])
-            for (number, line), (_, original) in zip(_logical_lines(text), originals, strict=True):
-                yield RequirementLine(
-                    f"{path}:{number}", original, path in self.constraints, _parse(line)
-                )
+            for made, (_, original, _) in zip(_logical_lines(text), originals, strict=True):
+                number, line, hashes = made
+                is_constraint, requirement = path in self.constraints, parse_requirement(line)
+                location = f"{path}:{number}"
+                yield RequirementLine(location, original, is_constraint, requirement, hashes)
 
 
 def read_requirements(folder: Path, name: str, *, gpu: bool | None) -> Requirements:
@@ -213,25 +220,6 @@ def sed_script(*, gpu: bool) -> str:
     return rf"/{_LEFT_ALONE}/!s/{_TENSORFLOW}/\1{name}\3/I"
 
 
-def any_version(specifiers: Iterable[SpecifierSet | str]) -> bool:
-    """Return whether a version can be in all of some sets.
-
-    A set of versions between bounds that is not empty contains one of the bounds or the version
-    right after one, or has no lower bound.
-    """
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        both = SpecifierSet(",".join(filter(None, map(str, specifiers))))
-        bounds = [Version(each.version.removesuffix(".*")) for each in both]
-    except (InvalidSpecifier, InvalidVersion):  # e.g. ===1.0-anything
-        return True
-    next_versions = [Version(f"{bound.base_version}.0.0.0.1") for bound in bounds]
-    versions = [Version("0"), *bounds, *next_versions]
-    return any(both.contains(each, prereleases=True) for each in versions)
-
-
 def read_text(folder: Path, path: Path | str) -> str:
     """Return a text file of the project; ImageError is raised if it cannot be read."""
     try:
@@ -259,19 +247,19 @@ def _includes(path: str, text: str) -> Iterator[tuple[str, str]]:
             yield match[1], included
 
 
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines without comments and hashes, with the number of their first line."""
+def _logical_lines(text: str) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """Yield the number of each line's first line, its text without comments, and its hashes."""
     number = 1
     for piece in re.split(r"(?<!\\)\n", text):
         line = _COMMENT.sub("", re.sub(r"\\\r?\n", " ", piece)).strip()
         if line.startswith("-"):
-            yield number, line
+            yield number, line, ()
         elif line:
-            yield number, _TRAILING_OPTIONS.sub("", line).strip()
+            yield number, _TRAILING_OPTIONS.sub("", line).strip(), tuple(_HASH.findall(line))
         number += 1 + piece.count("\n")
 
 
-def _parse(line: str) -> Requirement | None:
+def parse_requirement(line: str) -> Requirement | None:
     """Return the requirement of a line, None if pip or `packaging` reads none."""
     try:
         return Requirement(line)

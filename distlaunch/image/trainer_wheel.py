@@ -75,18 +75,11 @@ def install_command(code: str) -> str:
 
     It is copied to where a build by hand has it in the code, so that all builds have equal files.
     """
-    folder = f"{code}/{paths.WHEELS.as_posix()}"
-    return f"python -m pip {' '.join(install_words(folder))} --no-cache-dir"
-
-
-def install_words(folder: Path | str) -> tuple[str, ...]:
-    """Return the arguments by which pip installs the wheel in a folder, and no other.
-
-    pip's variables are ignored: they may name folders with another distribution of the name.
-    """
-    options = ("--no-deps", "--no-index", "--force-reinstall", f"--find-links={folder}")
-    # By its name: pip would record a path in the image.
-    return ("--isolated", "install", *options, f"{TRAINER}=={__version__}")
+    # By its name: pip would record a path in the image. pip's variables are ignored: they may name
+    # folders with another distribution of the name.
+    options = ("--isolated", "install", "--no-deps", "--no-index", "--force-reinstall")
+    links = f"--find-links={code}/{paths.WHEELS.as_posix()}"
+    return f"python -m pip {' '.join(options)} {links} {TRAINER}=={__version__} --no-cache-dir"
 
 
 def _imports_it(source: Path) -> bool:

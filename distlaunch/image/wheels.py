@@ -1,67 +1,57 @@
-"""An image's environment without Docker: pip installs wheels into a layer.
+"""An image's environment without Docker: uv installs wheels into a layer.
 
-The base image's Python is read from its layers, without running it. pip runs here, on any system,
-and evaluates environment markers as that Python would.
+The base image's Python is read from its layers, without running it.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 import posixpath
 import re
-import sys
 import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
 from distlaunch.errors import ImageError
-from distlaunch.image.docker import failure_reason, run_command
+from distlaunch.image import uv
 from distlaunch.image.dockerfile_parser import expand
 from distlaunch.image.layers import Layer, LayerWriter
 from distlaunch.image.recipe import CODE, CUDA_FOLDER, REQUIREMENTS, EnvironmentSpec
 from distlaunch.image.registry.client import Registry, RemoteImage
 from distlaunch.image.registry.manifests import ImageSettings, environment_variables
-from distlaunch.image.requirements import Requirements, markers
-from distlaunch.image.trainer_wheel import install_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
 
-    from distlaunch.image.context import ContextFile
     from distlaunch.image.reference import Reference
 
 _LEVEL = 1  # of gzip: wheels are large, and their libraries hardly get smaller
 # Docker's, for an image that sets none:
 # https://github.com/moby/buildkit/blob/master/util/system/path.go
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_BESIDE = "../../"  # in a RECORD: beside the packages, e.g. bin or share
-# An interpreter's line as pip writes it, also if the interpreter's path is too long for one.
+# uv's folders of packages and scripts below a prefix, by the system that it runs on.
+_PACKAGES = ("lib*/python3.*/site-packages", "Lib/site-packages")
+_SCRIPTS = ("bin/", "Scripts/")
+_OF_UV = ("uv_cache.json", ".lock")  # with times of this machine
+# The interpreter's line of a script, also if the interpreter's path is too long for one.
 _FIRST_LINE = re.compile(rb"#!(?:[^\n]*python[^\n]*\n|/bin/sh\n'''exec' [^\n]*\n' '''\n)")
-_CUDA_LIBRARY = re.compile(r"nvidia/[^/]+/lib/[^/]+\.so[^/]*")  # that `LINK_CUDA` links to
-# manylinux1 is for glibc 2.5 (PEP 513), and there is none before.
-_OLDEST_MANYLINUX = 5
-# pip may print megabytes, and its reason last.
-_KEPT_LINES = 200
-# pip has no option for the values of environment markers, and reads those of its own Python here.
-_PIP = """
-import json, runpy, sys
-from pip._vendor.packaging import markers
-if environment := json.loads(sys.argv.pop(1)):
-    here = markers.default_environment()
-    markers.default_environment = lambda: here | environment
-runpy.run_module("pip", run_name="__main__", alter_sys=True)
+_SCRIPT = """\
+#!{python}
+import sys
+from {module} import {name}
+if __name__ == "__main__":
+    sys.exit({attribute}())
 """
-_TARGET = "target"  # the folder of the packages in the scratch folder
+_CUDA_LIBRARY = re.compile(r"nvidia/[^/]+/lib/[^/]+\.so[^/]*")  # that `LINK_CUDA` links to
 _PYTHON = re.compile(r"(?P<prefix>.+)/bin/python3\.(?P<minor>[0-9]+)", re.ASCII)
 _DISTRIBUTION = re.compile(
     r"(?P<library>(?:.+/)?lib/python3(?:\.[0-9]+)?/(?:site|dist)-packages)"
@@ -98,29 +88,37 @@ def install_environment(
 ) -> tuple[Layer, ImageSettings]:
     """Install an environment, and write it as a layer of a base image in a scratch folder.
 
-    pip is that of the Python that runs this, with its own indexes, credentials and cache.
+    uv installs the lines of package indexes; ImageError is raised for other ones, before anything
+    is read from the registry.
     """
+    lines = [*spec.requirements.lines()] if spec.requirements else []
+    if refused := uv.refusals(lines):
+        raise ImageError(problems=refused)
     with Registry(base) as registry:
         image = registry.image()
         variables = {"PATH": _DEFAULT_PATH, **environment_variables(image.config)}
         python = find_python(registry, image, variables, progress)
-    target = scratch / _TARGET
-    target.mkdir()
-    files: dict[str, bytes] = {}
+    prefix, files = scratch / "prefix", dict[str, bytes]()
+    prefix.mkdir()
     if pip := spec.requirements:
-        _install(pip, scratch, python, progress)
+        target = uv.ImagePython(python.version, python.glibc)
+        uv.install(lines, python.installed, target, prefix, progress)
         files = {f"{REQUIREMENTS}/{path}": pip.files[path].encode() for path in sorted(pip.files)}
+    packages = dict(_installed(prefix, python))
     if wheel := spec.trainer_wheel:
-        _install_trainer(wheel, scratch, progress)
         files[f"{CODE}/{wheel.path}"] = wheel.content or b""
+        with zipfile.ZipFile(io.BytesIO(wheel.content or b"")) as archive:
+            unpacked = {name: archive.read(name) for name in archive.namelist()}
+        packages |= {f"{python.library}/{path}": data for path, data in unpacked.items()}
     progress("packing the environment")
     with LayerWriter(scratch / "environment.tar.gz", level=_LEVEL) as layer:
         for path, content in files.items():
             layer.add_folders(path[1:])
             layer.add_file(path[1:], 0o644, len(content), io.BytesIO(content))
-        _add_packages(layer, target, python)
+        for path in sorted(packages, key=os.fsencode):
+            _add(layer, path, packages[path], python)
         if spec.gpu:
-            _add_cuda_links(layer, target, python)
+            _add_cuda_links(layer, packages, python)
         added = layer.finish("RUN pip install -r requirements.txt")
     env = {name: expand(value, variables) or "" for name, value in spec.env.items()}
     return added, ImageSettings(env=env, workdir=CODE)
@@ -211,141 +209,74 @@ def _removed(paths: set[str], whiteout: str) -> set[str]:
     return {each for each in paths if f"{each}/".startswith(f"{removed}/")}
 
 
-def _install(
-    requirements: Requirements, scratch: Path, python: BasePython, progress: Callable[[str], None]
-) -> None:
-    """Run ``pip install`` for the image's Python, and check what it has installed."""
-    for path, text in requirements.files.items():
-        file = scratch / "requirements" / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(text.encode())
-    report, constraints = scratch / "report.json", scratch / "constraints.txt"
-    # In the image pip keeps installed packages if they satisfy the requirements.
-    installed = [f"{name}=={version}\n" for name, version in sorted(python.installed.items())]
-    constraints.write_text("".join(installed), encoding="utf-8")
-    words = ["install", "--report", str(report), "--constraint", str(constraints)]
-    words += ["--no-input", "--no-warn-conflicts", "--only-binary=:all:"]
-    words += ["--implementation=cp", f"--python-version={python.version}"]
-    words += [f"--platform={tag}" for tag in _platforms(python.glibc)]
-    words += ["--requirement", str(scratch / "requirements" / requirements.name)]
-    environment = markers(python.version)
-    if reason := _run_pip(words, scratch, progress, environment):
-        raise ImageError(
-            f"pip cannot install wheels for Python {python.short} on linux/amd64 ({reason}); fix "
-            "the requirements, or install Docker"
-        )
-    _check_report(json.loads(report.read_text(encoding="utf-8")), environment)
+def _installed(prefix: Path, python: BasePython) -> Iterator[tuple[str, Path | bytes]]:
+    """Yield the paths in the image of what uv has installed, with the file or its content."""
+    folders = [path for pattern in _PACKAGES for path in prefix.glob(pattern)]
+    roots = [f"{folder.relative_to(prefix).as_posix()}/" for folder in folders]
+    programs = dict(_programs(folders, python))
+    for file in _files(prefix):
+        path = file.relative_to(prefix).as_posix()
+        root = next((each for each in roots if path.startswith(each)), None)
+        if file.name in _OF_UV:
+            continue
+        if root:
+            content = _record(file) if file.name == "RECORD" else file
+            yield f"{python.library}/{path.removeprefix(root)}", content
+        elif not path.startswith(_SCRIPTS):
+            yield f"{python.prefix}/{path}", file
+        elif file.name.removesuffix(".exe") not in programs:
+            script = _FIRST_LINE.sub(f"#!{python.program}\n".encode(), file.read_bytes(), count=1)
+            yield f"{python.prefix}/bin/{file.name}", script
+    for name, script in programs.items():
+        yield f"{python.prefix}/bin/{name}", script
 
 
-def _install_trainer(wheel: ContextFile, scratch: Path, progress: Callable[[str], None]) -> None:
-    """Run ``pip install`` for the trainer package alone."""
-    folder = scratch / "wheels"
-    folder.mkdir()
-    (folder / posixpath.basename(wheel.path)).write_bytes(wheel.content or b"")
-    if reason := _run_pip(install_words(folder), scratch, progress):
-        raise ImageError(f"pip cannot install {wheel.path} ({reason}); install Docker")
+def _programs(folders: list[Path], python: BasePython) -> Iterator[tuple[str, bytes]]:
+    """Yield the scripts of entry points, which uv writes for the system that it runs on."""
+    for package in distributions(path=[*map(str, folders)]):
+        for entry in package.entry_points:
+            if entry.group in ("console_scripts", "gui_scripts"):
+                values = {"module": entry.module, "attribute": entry.attr}
+                values |= {"name": entry.attr.partition(".")[0], "python": python.program}
+                yield entry.name, _SCRIPT.format_map(values).encode()
 
 
-def _run_pip(
-    words: Iterable[str],
-    scratch: Path,
-    progress: Callable[[str], None],
-    environment: Mapping[str, str] | None = None,
-) -> str:
-    """Run ``pip install`` for a scratch folder; return why it failed, empty if it did not."""
-    command = [sys.executable, "-X", "utf8", "-c", _PIP, json.dumps(environment)]
-    command += [*words, "--target", str(scratch / _TARGET)]
-    command += ["--no-compile", "--no-user", "--disable-pip-version-check", "--progress-bar=off"]
-    lines: deque[str] = deque(maxlen=_KEPT_LINES)
-
-    def show(line: str) -> None:
-        lines.append(line)
-        progress(f"pip: {line.strip()}")
-
-    # Not in the project's folder, which may have a folder named pip.
-    if run_command(command, show, cwd=sys.prefix) == 0:
-        return ""
-    return failure_reason([*lines])
+def _record(file: Path) -> bytes:
+    """Return a list of a package's files without what depends on this machine."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for path, *rest in csv.reader(io.StringIO(file.read_text(encoding="utf-8"))):
+        if posixpath.basename(path) not in _OF_UV:
+            writer.writerow([path, "", ""] if path.startswith("..") else [path, *rest])
+    return text.getvalue().encode()
 
 
-def _check_report(report: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """Refuse packages that are no wheels, and what pip has selected for another Python."""
-    if not environment.items() <= report["environment"].items():
-        raise ImageError("this pip selects packages for its own Python alone; install Docker")
-    for item in report["install"]:
-        if not item["download_info"]["url"].partition("#")[0].endswith(".whl"):
-            name = canonicalize_name(item["metadata"]["name"])
-            raise ImageError(
-                f"Docker is needed for {name}, which is not a wheel; install Docker and start it"
-            )
+def _add(layer: LayerWriter, path: str, content: Path | bytes, python: BasePython) -> None:
+    """Add a file to the layer; programs are executable."""
+    programs = f"{python.prefix}/bin"
+    is_program = path.startswith(f"{programs}/")
+    is_package = path.startswith(f"{python.library}/")
+    below = python.library if is_package else programs if is_program else python.prefix
+    layer.add_folders(path, below=below)
+    if isinstance(content, bytes):
+        layer.add_file(path, 0o755 if is_program else 0o644, len(content), io.BytesIO(content))
+        return
+    status = content.stat()
+    with content.open("rb") as opened:
+        mode = 0o755 if status.st_mode & 0o100 or is_program else 0o644
+        layer.add_file(path, mode, status.st_size, opened)
 
 
-def _platforms(glibc: int) -> Iterator[str]:
-    """Yield the tags of wheels that run on a version of glibc (PEP 600), the newest first."""
-    aliases = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
-    # pip matches a tag exactly: a wheel for an older glibc is found by its own tag only.
-    for minor in range(glibc, _OLDEST_MANYLINUX - 1, -1):
-        yield f"manylinux_2_{minor}_x86_64"
-        if minor in aliases:
-            yield f"{aliases[minor]}_x86_64"
-    yield "linux_x86_64"
-
-
-def _add_packages(layer: LayerWriter, target: Path, python: BasePython) -> None:
-    """Add the folder of ``pip install --target``."""
-    beside = _beside(target)
-    for path in _files(target):
-        folder = python.prefix if path in beside else python.library
-        file = target / path
-        status = file.stat()
-        mode = 0o755 if status.st_mode & 0o100 else 0o644
-        if path in beside and path.startswith("bin/"):
-            script = _script(file, python)
-            name = f"{folder}/{path.removesuffix('.exe')}"
-            layer.add_folders(name, below=f"{folder}/bin")
-            mode = 0o755 if sys.platform == "win32" else mode
-            layer.add_file(name, mode, len(script), io.BytesIO(script))
-        else:
-            layer.add_folders(f"{folder}/{path}", below=folder)
-            with file.open("rb") as opened:
-                layer.add_file(f"{folder}/{path}", mode, status.st_size, opened)
-
-
-def _script(file: Path, python: BasePython) -> bytes:
-    """Return a console script for the image's Python."""
-    if file.suffix == ".exe":  # pip's on Windows: a program, and behind it a zip file of the script
-        with zipfile.ZipFile(file) as archive:
-            content = b"#!python\n" + archive.read("__main__.py")
-    else:
-        content = file.read_bytes()
-    return _FIRST_LINE.sub(f"#!{python.program}\n".encode(), content, count=1)
-
-
-def _add_cuda_links(layer: LayerWriter, target: Path, python: BasePython) -> None:
-    """Add the symlinks to CUDA's libraries."""
-    folder = CUDA_FOLDER.strip("/")
+def _add_cuda_links(layer: LayerWriter, packages: Iterable[str], python: BasePython) -> None:
+    """Add the symlinks to CUDA's libraries; of several paths with one name, to the first."""
+    folder, library = CUDA_FOLDER.strip("/"), f"{python.library}/"
     layer.add_folders(f"{folder}/", below=posixpath.dirname(folder))
-    libraries = filter(_CUDA_LIBRARY.fullmatch, reversed(_files(target)))
-    links = {posixpath.basename(path): path for path in libraries}
-    for name in sorted(links):  # of several paths with one name, the first
-        layer.add_link(f"{folder}/{name}", f"/{python.library}/{links[name]}")
+    paths = [path.removeprefix(library) for path in sorted(packages, reverse=True)]
+    links = {posixpath.basename(path): path for path in filter(_CUDA_LIBRARY.fullmatch, paths)}
+    for name in sorted(links):
+        layer.add_link(f"{folder}/{name}", f"/{library}{links[name]}")
 
 
-def _beside(target: Path) -> set[str]:
-    """Return the files that belong beside the packages, from the packages' own lists."""
-    paths: set[str] = set()
-    for record in target.glob("*.dist-info/RECORD"):
-        with record.open(newline="", encoding="utf-8") as opened:
-            listed = (row[0] for row in csv.reader(opened) if row)
-            paths.update(path.removeprefix(_BESIDE) for path in listed if path.startswith(_BESIDE))
-    return paths
-
-
-def _files(folder: Path) -> list[str]:
-    """Return the paths of all files, in an order that is the same everywhere."""
-    paths = [
-        os.path.relpath(os.path.join(top, name), folder).replace(os.sep, "/")  # noqa: PTH118 - many
-        for top, _, names in os.walk(folder)
-        for name in names
-    ]
-    return sorted(paths, key=os.fsencode)
+def _files(folder: Path) -> Iterator[Path]:
+    for top, _, names in os.walk(folder):
+        yield from (Path(top, name) for name in names)

@@ -146,7 +146,7 @@ def _variables(job: Job, role: PoolRole, pool: Pool) -> Iterator[dict[str, Any]]
     for key, value in {**job.task_env, **program}.items():
         yield {"name": key, "value": _escape(value)}
     for key, value in variables.items():
-        yield {"name": key, "value": _with_index(value) if key in _WITH_INDEX else value}
+        yield {"name": key, "value": _with_index(value) if key in _WITH_INDEX else _escape(value)}
     if pool.machine.task_gpus:
         yield {"name": EXPECTED_GPUS, "value": str(pool.machine.task_gpus)}
 
@@ -158,9 +158,9 @@ def _with_index(config: str) -> str:
     """Return a variable's JSON with the index of the pod in place of that of the task."""
     marked = json.loads(config)
     marked["task"]["index"] = _INDEX
-    return json.dumps(marked).replace(f'"{_INDEX}"', f"$({_INDEX})")
+    return _escape(json.dumps(marked)).replace(f'"{_INDEX}"', f"$({_INDEX})")
 
 
 def _escape(text: str) -> str:
-    """Write a text so that Kubernetes fills in nothing."""
-    return text.replace("$(", "$$(")
+    """Write a text so that Kubernetes fills in nothing: it reads each ``$$`` as ``$``."""
+    return text.replace("$", "$$")

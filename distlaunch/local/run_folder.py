@@ -75,6 +75,13 @@ class RunFolder:
         """Return the contents of ``summary.json``, if it can be read."""
         return summary.read(self.path / summary.FILE_NAME)
 
+    def written(self) -> float:
+        """Return when its record was written for the last time, in seconds since 1970."""
+        try:
+            return (self.path / RUN_RECORD).stat().st_mtime
+        except OSError:
+            return 0.0
+
     def new_attempt(self) -> AttemptFolder:
         """Create a folder with a number that no attempt before has: a run may be resumed."""
         path = self.task_logs / f"{_ATTEMPT}{1 + self._newest_number}"

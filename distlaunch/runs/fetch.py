@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import filecmp
+import shlex
 import shutil
 import time
 from collections import deque
@@ -48,13 +49,19 @@ def fetch_folder(
     """Download the files in ``gs://BUCKET/PATH`` to a folder, resuming what was interrupted.
 
     `on_progress` is called several times per second. DistlaunchError is raised if a file's name
-    leaves the folder, or one cannot be read or written.
+    leaves the folder or is that of a folder, too, or one cannot be read or written.
     """
     blobs = storage.list_files(session, uri)
     if not blobs:
         return Fetched(0, 0)
     prefix = uri.removeprefix("gs://").partition("/")[2].rstrip("/")
     paths = [_path_in(output, blob.name.removeprefix(prefix).lstrip("/")) for blob in blobs]
+    if both := {*paths} & {parent for path in paths for parent in path.parents}:
+        name = f"{uri.rstrip('/')}/{min(both).relative_to(output).as_posix()}"
+        raise DistlaunchError(
+            f"{name} is a file, and there are files in {name}/, which no folder can hold",
+            remedy=f"rename it with 'gcloud storage mv {shlex.join([name, f'{name}.file'])}'",
+        )
     downloads = _Downloads(session, list(zip(blobs, paths, strict=True)))
     with _writing(output, paths):
         new_bytes = downloads.run(on_progress)

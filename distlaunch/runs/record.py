@@ -52,7 +52,7 @@ class RunRecord:
     job_dir: str = ""
     job: Mapping[str, Any] | None = None  # the job file with overrides; values of env redacted
     commit: str | None = None
-    has_changes: bool = False  # whether tracked files differ from the commit
+    has_changes: bool | None = False  # whether tracked files differ from the commit
     code: str = ""  # a hash of the module's package, or of the files that the program names
     requirements: str = ""  # a hash of requirements.txt
     versions: Mapping[str, str] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from distlaunch.errors import DistlaunchError, os_reason
 from distlaunch.paths import LOGS
 from distlaunch.python_command import python_command
 from distlaunch.resources import INSTALL_TENSORFLOW
+from distlaunch.stop_signals import StopSignals
 from distlaunch.tensorflow_noise import without_noise
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def run_tensorboard(folders: Mapping[str, str], port: int, show_message: ShowMessage) -> int:
-    """Run TensorBoard on named folders until it is ended, and return its exit code.
+    """Run TensorBoard on named folders until it or this process is ended; return the exit code.
 
     DistlaunchError is raised if it is not installed, or a path cannot be shown beside others.
     """
@@ -42,14 +44,20 @@ def run_tensorboard(folders: Mapping[str, str], port: int, show_message: ShowMes
     for name, folder in folders.items():
         show_message(f"{name}: {folder}")
     show_message("starting TensorBoard")
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as server:
-        try:
-            for line in server.stderr or ():  # TensorFlow writes most of them as it starts
-                sys.stderr.buffer.write(without_noise(line))
-                sys.stderr.flush()
-        except KeyboardInterrupt:
+    with (
+        StopSignals() as signals,
+        subprocess.Popen(command, stderr=subprocess.PIPE) as server,
+    ):
+        signals.at_first, signals.at_second = server.terminate, server.kill
+        received = signals.received()  # before it could be ended
+        if received:
             server.terminate()
-            return 0
+        for line in server.stderr or ():  # TensorFlow writes most of them as it starts
+            sys.stderr.buffer.write(without_noise(line))
+            sys.stderr.flush()
+        received += signals.received()
+    if received:
+        return 0 if received[0] == signal.SIGINT else 128 + received[0]
     return server.returncode
 
 

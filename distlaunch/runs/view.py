@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import timestamps
 from distlaunch.engines.api import read_summary
+from distlaunch.engines.vertex.client import display_endpoint
 from distlaunch.errors import EngineError
 from distlaunch.job.model import describe_tasks
 from distlaunch.job.tasks import POOL_ROLES, TASK_TYPES
@@ -81,10 +84,21 @@ class RunView:
         return Summary.parse(self.summary)
 
 
-def local_runs(project: Path) -> list[RunView]:
+def local_runs(project: Path, limit: int | None = None) -> list[RunView]:
     """Return the runs in a project's folder, the newest first."""
-    views = map(view_run, all_runs(project))
-    return sorted(views, key=lambda view: (view.started or "", view.id), reverse=True)
+    views: list[RunView] = []
+    starts: list[float] = []  # a heap of those of the newest runs
+    written = [(folder.written(), folder) for folder in all_runs(project)]
+    for time_written, folder in sorted(written, key=itemgetter(0), reverse=True):
+        if len(starts) == limit and starts[0] > time_written:
+            break  # a run starts before its record is written
+        view = view_run(folder)
+        views.append(view)
+        heapq.heappush(starts, timestamps.parse_or(view.started, 0.0))
+        if limit is not None and len(starts) > limit:
+            heapq.heappop(starts)
+    views.sort(key=lambda view: (view.started or "", view.id), reverse=True)
+    return views[:limit]
 
 
 def view_run(folder: RunFolder) -> RunView:
@@ -151,7 +165,7 @@ def view_status(job: JobStatus, engine: Engine) -> RunView:
         console=job.console,
         tensorboard=job.tensorboard,
         web_access=job.web_access,
-        endpoint=engine.endpoint,
+        endpoint=display_endpoint(engine.endpoint),
         image=next((pool.image for pool in job.request.pools), None),
         error=job.error or None,
         timeline=tuple((state, moment) for moment, state in times if moment),

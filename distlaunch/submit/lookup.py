@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.engines.vertex import auth
-from distlaunch.engines.vertex.client import connect, is_loopback
+from distlaunch.engines.vertex.client import connect, display_endpoint, is_loopback
 from distlaunch.engines.vertex.engine import VertexEngine
 from distlaunch.engines.vertex.jobs import parse_name
 from distlaunch.errors import DistlaunchError, EngineError
@@ -127,7 +127,8 @@ class JobLocator:
                 f"trust it, pass --endpoint {endpoint}"
             )
         if endpoint and self.show_message:
-            self.show_message(f"using endpoint {endpoint}, where {record.launch_id} was submitted")
+            shown = display_endpoint(endpoint)
+            self.show_message(f"using endpoint {shown}, where {record.launch_id} was submitted")
         return endpoint
 
     def _find_recorded(self, record: Record) -> LocatedJob:

@@ -145,7 +145,8 @@ class Project:
         order = self.order(*overrides)
         files = self._files(order) if has_files else None
         bundled, runtime = find_trainer(order), describe_image(order)
-        return list(project_problems(order, job_request(order), runtime, files, bundled))
+        listed = requirements.load_requirements(order.job, order.folder, runtime)
+        return list(project_problems(order, job_request(order), listed, files, bundled))
 
     def summary(self, *overrides: str) -> list[tuple[str, str, str]]:
         problems = self.problems(*overrides)

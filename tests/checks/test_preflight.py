@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -81,6 +82,21 @@ def test_an_unreachable_registry_is_a_warning(plain, repository):
     assert image.plan
     assert not image.registry_contacted
     assert image.files == {"requirements.txt", "program.py"}
+
+
+@pytest.mark.parametrize("base", ["null", "'localhost:1/base'"])
+def test_files_are_read_once_where_no_registry_responds(plain, repository, base, monkeypatch):
+    plain.write("data/all.bin", "0" * 100)
+    opened, open_path = [], Path.open
+
+    def count(path, *args, **options):
+        opened.append(path.name)
+        return open_path(path, *args, **options)
+
+    monkeypatch.setattr(Path, "open", count)
+    image = repository.replace("null", f"{base}, include: [data]")
+    [problem] = check_image(plain.order(image)).problems
+    assert (problem.code, opened.count("all.bin")) == ("registry-unreachable", 1)
 
 
 def test_a_silent_registry_does_not_delay_the_checks(plain, monkeypatch):

@@ -216,7 +216,13 @@ def test_a_dockerfile_of_the_user_installs_the_trainer_package(file, bundled):
 
 def test_the_versions_of_keras(bundled):
     problem = ("requirement-clash", "warning", "requirements.txt:2")
-    for keras, is_reported in (("==3.10.0", True), ("<3", True), ("<4", False)):
+    for keras, is_reported in (
+        ("==3.10.0", True),
+        ("<3", True),
+        (">3.14,<=3.14", True),
+        ("<4", False),
+        (">3.13a1,<3.13a3", False),
+    ):
         bundled.write("requirements.txt", f"tensorflow==2.21.0\nkeras{keras}\n")
         assert bundled.summary() == [problem] * is_reported
 

@@ -62,6 +62,11 @@ class Cloud(FailingEmulator):
     def __init__(self, folder: Path, **options: Any) -> None:
         super().__init__(project_dir=folder, **options)
 
+    @property
+    def address(self) -> str:
+        """Its URL without the token."""
+        return self.url.rpartition("/")[0]
+
     def options(self, project: str = "p") -> tuple[str, ...]:
         """Return the options of a command for a project there."""
         return ("--endpoint", self.url, "--project", project, "--region", "us-central1")

@@ -145,6 +145,16 @@ def test_cloud_build_builds_the_environment_once(run, build, builds, project):
     assert len(builds.builds) == 1
 
 
+def test_a_build_removes_what_killed_commands_have_left(build, builds):
+    names = [f".distlaunch-builds/{name}" for name in ("old.tar.gz", "new.tar.gz", "log-1.txt")]
+    builds.objects |= {f"demo-bucket/{name}": b"left" for name in names}
+    builds.objects["demo-bucket/data/old.tar.gz"] = b"data"
+    builds.updated = dict.fromkeys((names[0], names[2]), "2026-01-01T00:00:00Z")
+    assert build().code == 0
+    left = [f"{FOLDER}/new.tar.gz", f"{FOLDER}/log-1.txt", "demo-bucket/data/old.tar.gz"]
+    assert [*builds.objects] == [*left, f"{FOLDER}/log-0000-0.txt"]
+
+
 @pytest.mark.parametrize(
     ("break_it", "reason", "remedy"),
     [

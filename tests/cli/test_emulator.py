@@ -72,7 +72,7 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 def test_it_prints_its_url_runs_jobs_and_leaves_nothing(emulator, tmp_path):
     process, url = emulator()
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[0-9a-f]{32}", url)
     script = f"echo $$ > {tmp_path}/pid; sleep 300 & echo $! >> {tmp_path}/pid; wait"
     name = call(url + JOBS, job(script))["name"]
     pid = tmp_path / "pid"
@@ -97,6 +97,13 @@ def test_the_options_and_the_log_of_requests(emulator, tmp_path):
     assert f"distlaunch: GET {JOBS}?pageSize=2 200\n" in err
     assert f"distlaunch: POST {JOBS} 200\n" in err
     assert (tmp_path / "kept/my-bucket/a/b").read_text() == '"kept"'
+
+
+def test_an_open_one_has_no_token(emulator):
+    process, url = emulator("--open")
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
+    assert call(url + JOBS) == {}
+    end(process, signal.SIGTERM)
 
 
 def test_a_storage_that_cannot_be_a_folder_is_an_error(run):

@@ -80,7 +80,7 @@ def test_status_by_each_name_of_a_job(run, cloud):
     assert status["took"].endswith(" s")
     assert status["tasks"] == "chief 1 x n1-standard-4 + workers 1 x n1-standard-4"
     assert status["queued"].startswith("20")
-    assert (status["endpoint"], "link" in status) == (cloud.url, False)
+    assert (status["endpoint"], "link" in status) == (cloud.address, False)
     newest = run("status", "digits", *cloud.options()).out  # of two with this name
     assert facts(newest)["job"] == "digits-2"
 
@@ -94,7 +94,7 @@ def test_status_as_json(run, cloud):
     assert "non-zero status of 7" in status["error"]
     assert status["waited"] + status["seconds"] > 0
     assert status["configuration"]["pools"][0]["machine"] == "n1-standard-4"
-    assert (status["endpoint"], status["failure"]["task"]) == (cloud.url, "chief")
+    assert (status["endpoint"], status["failure"]["task"]) == (cloud.address, "chief")
 
 
 # Prints what the trainer does every minute, among lines of its own.
@@ -148,9 +148,16 @@ def test_the_newest_record_is_the_default_and_its_endpoint_is_used_and_named(run
         cloud.record(tmp_path, f"digits-{number}", job, time=time_of_launch)
     newest = run("status")
     assert facts(newest.out)["job"] == "digits-2"
-    notice = f"distlaunch: using endpoint {cloud.url}, where digits-2 was submitted\n"
+    notice = f"distlaunch: using endpoint {cloud.address}, where digits-2 was submitted\n"
     assert (newest.code, newest.err) == (0, notice)
     assert facts(run("status", "digits-1").out)["job"] == "digits-1"
+
+
+def test_a_url_without_the_token_is_refused_with_the_remedy(run, cloud):
+    done = run("list", *cloud.options(), "--endpoint", cloud.address)
+    remedy = "use the whole URL that the emulator has printed"
+    assert (done.code, done.out, remedy in done.err) == (1, "", True)
+    assert "roles/" not in done.err
 
 
 def test_project_and_region_come_from_the_job_file(run, cloud, tmp_path, no_credentials):

@@ -83,6 +83,16 @@ def test_a_config_file_is_translated_and_its_retired_accelerators_on_request(run
     assert chief["machineSpec"]["acceleratorType"] == "NVIDIA_TESLA_T4"
 
 
+@pytest.mark.parametrize("kind", ["vertex", "ai-platform", "jobset", "slurm"])
+def test_only_the_user_can_read_the_values_of_variables(run, project, kind):
+    slurm = ("--set=slurm.folder=/shared/jobs",) if kind == "slurm" else ()
+    done = run("render", "--format", kind, "--set=env.NOTE=mine", "--output", "out", *slurm)
+    assert done.code == 0, done.err
+    paths = [path for path in (project / "out").iterdir() if "mine" in path.read_text()]
+    assert bool(paths) == (kind != "ai-platform")
+    assert {path.stat().st_mode & 0o777 for path in paths} <= {0o600}
+
+
 def test_variables_that_look_secret_are_warned_of(run, project):
     done = run("render", "--set=env.API_KEY=abc", "--set=env.A_TOKEN=x", "--set=env.COLOUR=green")
     warning = "warning: config.yaml: contains the values of API_KEY, A_TOKEN, which look secret"

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import urllib.request
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from ..trainer_skeleton.runs.cloud_storage import CloudStorage  # noqa: TID252 - no package
@@ -42,6 +44,22 @@ def test_tensorboard_shows_two_runs_side_by_side(project, train, tmp_path):
     shown = (project / "errors").read_text()
     assert f"at {url.replace('127.0.0.1', 'localhost')}/" in shown
     assert not re.search(r"oneDNN|cpu_feature_guard|absl::", shown)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_no_tensorboard(project, train, number):
+    command = [sys.executable, "-m", "distlaunch", "tensorboard", train(0.5), "--port=0"]
+    with subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE) as process:
+        assert any(b"starting TensorBoard" in line for line in process.stderr)
+        until = time.monotonic() + 60
+        while not (children := psutil.Process(process.pid).children()):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    assert process.returncode == (0 if number == signal.SIGINT else 128 + number)
+    assert not any(child.is_running() for child in children)
 
 
 def test_a_port_of_another_server_is_reported_before_tensorboard_starts(run, project, train):

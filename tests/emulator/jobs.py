@@ -80,7 +80,7 @@ class Jobs:
 def jobs_on(backend: Backend, **timings: Any) -> Iterator[Jobs]:
     """Run jobs on a backend."""
     jobs = Jobs(backend, **timings)
-    with contextlib.closing(jobs.runner):
+    with contextlib.closing(jobs.logs), contextlib.closing(jobs.runner):
         yield jobs
 
 

@@ -31,15 +31,17 @@ pytestmark = [
 def gcloud(tmp_path):
     """Start `gcloud` with an emulator."""
     with Emulator(storage=tmp_path / "storage", project_dir=tmp_path) as emulator:
+        address, _, token = emulator.url.rpartition("/")
+        (tmp_path / "token").write_text(token)
         settings = {
             "CONFIG": str(tmp_path / "gcloud"),
             "CORE_PROJECT": "my-project",
             "CORE_DISABLE_PROMPTS": "1",
             "AI_REGION": "us-central1",
-            "AUTH_DISABLE_CREDENTIALS": "true",
-            "API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{emulator.url}/",
-            "API_ENDPOINT_OVERRIDES_LOGGING": f"{emulator.url}/",
-            "API_ENDPOINT_OVERRIDES_STORAGE": f"{emulator.url}/storage/v1/",
+            "AUTH_ACCESS_TOKEN_FILE": str(tmp_path / "token"),
+            "API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{address}/",
+            "API_ENDPOINT_OVERRIDES_LOGGING": f"{address}/",
+            "API_ENDPOINT_OVERRIDES_STORAGE": f"{address}/storage/v1/",
         }
         env = os.environ | {f"CLOUDSDK_{name}": value for name, value in settings.items()}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -6,6 +6,8 @@ import pytest
 import requests
 from failing_calls import FailingEmulator
 
+from distlaunch.emulator.emulator import Emulator
+
 from .jobs import custom_job, pool
 
 
@@ -58,3 +60,30 @@ def test_calls_fail_where_a_test_wants_them_to():
             assert len(requests.get(jobs, timeout=60).json().get("customJobs", [])) == effects
         codes = [requests.post(jobs, json=custom_job(pool()), timeout=60) for _ in range(2)]
         assert [response.status_code for response in codes] == [403, 200]
+
+
+def test_only_who_has_the_token_may_call(service):
+    address, token = service.url.rsplit("/", 1)
+    paths = [service.jobs(), "/storage/v1/b", "/v2/entries:list", "/unknown"]
+    unknown = "unregistered callers"
+    for url in (address, f"{address}/{token[:-1]}", f"{address}/{token}0"):
+        for path in paths:
+            response = requests.get(url + path, timeout=20)
+            error = response.json()["error"]
+            assert (error["code"], error["status"]) == (403, "PERMISSION_DENIED"), url + path
+            assert unknown in error["message"]
+    assert requests.post(address + service.jobs(), json={}, timeout=20).status_code == 403
+    for value in (f"Bearer {token}0", "Bearer ", token, f"Basic {token}", "Bearer é"):
+        headers = {"Authorization": value.encode()}
+        response = requests.get(address + service.jobs(), headers=headers, timeout=20)
+        assert response.status_code == 401
+        assert response.json()["error"]["status"] == "UNAUTHENTICATED"
+    headers = {"Authorization": f"Bearer {token}"}
+    assert requests.get(address + service.jobs(), headers=headers, timeout=20).json() == {}
+
+
+def test_an_open_emulator_serves_everybody():
+    with Emulator(is_open=True) as emulator:
+        assert emulator.url.count("/") == 2
+        response = requests.get(f"{emulator.url}/storage/v1/b", timeout=20)
+        assert response.json() == {"items": []}

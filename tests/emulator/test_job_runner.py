@@ -93,26 +93,26 @@ def test_a_job_moves_through_its_states_and_succeeds_with_its_primary_replica():
         assert "endTime" not in jobs.wait(name, "RUNNING")
         backend.end("workerpool0-0", 0)
         job = jobs.wait(name)
-    assert job["state"] == "JOB_STATE_SUCCEEDED"
-    assert job["createTime"] < job["startTime"] < job["endTime"]
-    assert backend.replicas["workerpool1-1"].kills == [False]
-    assert jobs.texts(name, "service")[-1] == "Job completed successfully."
-    assert jobs.lines(name) == [("INFO", "out"), ("ERROR", "Traceback")]
+        assert job["state"] == "JOB_STATE_SUCCEEDED"
+        assert job["createTime"] < job["startTime"] < job["endTime"]
+        assert backend.replicas["workerpool1-1"].kills == [False]
+        assert jobs.texts(name, "service")[-1] == "Job completed successfully."
+        assert jobs.lines(name) == [("INFO", "out"), ("ERROR", "Traceback")]
 
 
 def test_a_failure_is_reported_in_vertex_ai_s_words_after_some_time():
     with jobs_on(FakeBackend(workerpool1_1=[7]), error=0.3) as jobs:
         name, job = jobs.run(THREE)
+        message = job["error"]["message"]
+        assert jobs.lines(name, "service")[-2:] == [("ERROR", message), ("INFO", "Job failed.")]
     assert seconds_between(job["endTime"], job["updateTime"]) >= 0.3
     assert job["error"]["code"] == 3
-    message = job["error"]["message"]
     assert message.startswith(
         "The replica workerpool1-1 exited with a non-zero status of 7. "
         "Termination reason: Error. \nTraceback\n\n"
         "To find out more about why your job exited please check the logs: https://"
     )
     assert message.endswith(f"ml_job%2Fjob_id%2F{name.rpartition('/')[2]}")
-    assert jobs.lines(name, "service")[-2:] == [("ERROR", message), ("INFO", "Job failed.")]
 
 
 def test_a_lack_of_memory_is_no_lost_replica():

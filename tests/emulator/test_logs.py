@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import time
+import tracemalloc
 
 import pytest
 import requests
@@ -21,7 +23,7 @@ def call():
         logs.add_job(job, project)
         for text in texts:
             logs.add(job, "workerpool1-0", "ERROR", text, trial="3")
-    with contextlib.closing(Server(0, print)) as server:
+    with contextlib.closing(logs), contextlib.closing(Server(0, print, is_open=True)) as server:
         server.start(logs.routes())
 
         def call(**query):
@@ -56,6 +58,8 @@ def test_pages_are_in_the_requested_order(call, order, texts):
 @pytest.mark.parametrize(
     "query",
     [
+        {"pageToken": "no"},
+        {"pageSize": -1},
         {"resourceNames": ["my-project"]},
         {"orderBy": "severity"},
         {"filter": "epoch"},
@@ -63,3 +67,40 @@ def test_pages_are_in_the_requested_order(call, order, texts):
 )
 def test_other_queries_are_refused(call, query):
     assert call(**query)["error"]["code"] == 400
+
+
+def test_queries_of_a_long_log_read_only_what_they_return(tmp_path):
+    count = 30_000
+    tracemalloc.start()
+    with (
+        contextlib.closing(LogStore()) as logs,
+        contextlib.closing(Server(0, str, is_open=True)) as server,
+    ):
+        for job in ("11", "22"):
+            logs.add_job(job, "my-project")
+            for number in range(count):
+                logs.add(job, "workerpool0-0", "INFO", f"line {number} of a log that is long")
+        assert tracemalloc.get_traced_memory()[0] < 2_000_000
+        tracemalloc.stop()
+        server.start(logs.routes())
+
+        def call(**query):
+            body = {"resourceNames": ["projects/my-project"], "pageSize": 3} | query
+            return requests.post(f"{server.url}/v2/entries:list", json=body, timeout=20).json()
+
+        of_job = 'resource.labels.job_id="11"'
+        began = time.monotonic()
+        assert call(filter='resource.labels.job_id:"no"') == {"entries": []}
+        scan = time.monotonic() - began  # of all entries
+        began = time.monotonic()
+        for _ in range(5):
+            newest = call(orderBy="timestamp desc", filter=of_job)
+            since = newest["entries"][-1]["timestamp"]
+            after = call(filter=f'{of_job} AND timestamp>="{since}"')
+            either = call(filter=f'({of_job} OR resource.labels.job_id="33")', orderBy="timestamp")
+        assert time.monotonic() - began < 15 * scan / 4
+        assert texts_of(newest)[0].startswith(f"line {count - 1} ")
+        assert texts_of(after) == texts_of(newest)[::-1]
+        assert texts_of(either)[0].startswith("line 0 ")
+        assert call(filter="resource.labels.job_id:1", orderBy="timestamp desc") == newest
+        assert call(filter=f'{of_job} AND resource.labels.job_id="22"') == {"entries": []}

@@ -7,12 +7,15 @@ import io
 import json
 import re
 import tarfile
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from fake_registry import digest_of
 from jsonschema import Draft202012Validator
+
+from distlaunch import timestamps
 
 from . import Refused
 
@@ -74,6 +77,7 @@ class FakeCloudBuild:
     outcome: Mapping[str, Any] = field(default_factory=dict)
     log: str = "#5 [2/3] RUN pip install\n#5 0.6 Collecting six\nDONE\n"
     objects: dict[str, bytes] = field(default_factory=dict)  # of all buckets, by BUCKET/NAME
+    updated: dict[str, str] = field(default_factory=dict)  # times of objects, if not now
     builds: list[dict[str, Any]] = field(default_factory=list)
     sources: list[dict[str, tarfile.TarInfo | bytes]] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
@@ -148,7 +152,21 @@ class FakeCloudBuild:
         return {"status": "SUCCESS", "results": {"images": [{"name": image, "digest": digest}]}}
 
     def _store(self, method: str, request: Request) -> Any:
-        """Respond to Cloud Storage's uploads, downloads and deletions."""
+        """Respond to Cloud Storage's lists, uploads, downloads and deletions."""
+        if match := re.fullmatch(r"/storage/v1/b/([^/]+)/o", request.path):
+            names = [name.partition("/")[2] for name in self.objects if name.startswith(match[1])]
+            return {
+                "items": [
+                    {
+                        "name": name,
+                        "generation": "1",
+                        "size": "1",
+                        "updated": self.updated.get(name, timestamps.format(time.time())),
+                    }
+                    for name in names
+                    if name.startswith(request.params["prefix"][0])
+                ]
+            }
         if match := re.fullmatch(r"/upload/storage/v1/b/([^/]+)/o", request.path):
             head, _, content = request.body.partition(b"\r\n\r\n")
             metadata, _, content = content.partition(b"\r\n")

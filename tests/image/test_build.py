@@ -141,14 +141,19 @@ def test_every_way_to_build_gives_the_same_image(
         (folder / "trainer/task.py").write_text(GPU_PROGRAM)
         by_docker = build(job, folder)
         monkeypatch.setenv("DOCKER_HOST", images.NO_DOCKER)
+        monkeypatch.delenv("UV_OFFLINE")  # for the index of this test
         of_wheels = build(other, folder, notices := [])
-        assert any("of wheels, with pip alone" in notice for notice in notices)
+        assert any("of wheels, with uv alone" in notice for notice in notices)
         render(job, folder, folder, "vertex").write(folder)
         environment = os.environ | {"DOCKER_BUILDKIT": "1"}
         by_hand = succeeded(engine.docker("build", "--quiet", str(folder), env=environment))
     folders = f"/app /opt/python/lib/python3.11/site-packages/{TRAINER}*"
-    # RECORD lists the bytecode, which pip compiles only where it runs in the image.
-    find = f"find {folders} -type f -not -name '*.pyc' -not -name RECORD"
+    # RECORD lists the bytecode, which pip compiles only where it runs in the image. What else pip
+    # writes beside the wheel's files says that it was pip.
+    left_out = " ".join(
+        f"-not -name {name}" for name in ("'*.pyc'", "RECORD", "INSTALLER", "REQUESTED")
+    )
+    find = f"find {folders} -type f {left_out}"
     files = ("-c", f"{find} -exec ls -l {{}} + | cut -c1-10,45-; {find} | xargs sha256sum")
     listed, configs = [], []
     for image in (by_docker, of_wheels, by_hand):
@@ -240,6 +245,7 @@ def test_private_indexes_are_reached_and_their_password_is_nowhere(engine, tmp_p
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.setenv("TOKEN", quoted := quote(PASSWORD, safe=""))
+    monkeypatch.setenv("DISTLAUNCH_BUILD_VARIABLES", "TOKEN")
     names = [f"{each}_{uuid.uuid4().hex}" for each in ("pip", "netrc", "variable")]
     with contextlib.ExitStack() as stack:
         hosts = []

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import hashlib
 import itertools
 import json
+import os
 import shlex
 import subprocess
 import sys
+import tarfile
+import threading
 import venv
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import images
 import pytest
@@ -18,7 +24,7 @@ import windows
 from distlaunch import __version__, resources
 from distlaunch.cli import main
 from distlaunch.errors import ImageError
-from distlaunch.image import execute_plan, plan_image, wheels
+from distlaunch.image import execute_plan, plan_image
 from distlaunch.image.dockerfile_parser import read_dockerfile
 from distlaunch.image.registry.client import Registry
 from distlaunch.image.wheels import find_python
@@ -26,11 +32,6 @@ from distlaunch.job.model import Cluster, Machine, Pool
 from distlaunch.render import render
 
 T4 = Cluster(Pool(Machine("n1-standard-8", "NVIDIA_TESLA_T4", 1)))
-MAC = """
-import platform as p
-p.system, p.machine = lambda: "Darwin", lambda: "arm64"
-p.mac_ver = lambda: ("14.5", ("", "", ""), "arm64")
-"""
 JOB_FILE = """\
 name: digits
 module: trainer
@@ -108,7 +109,7 @@ def test_packages_are_where_the_bases_python_looks(build, index, push_base):
     assert files["usr/local/share/three/a.txt"] == b"a"
     assert files["environment/requirements.txt"] == b"one\nthree\n"
     assert not any(path.endswith(".pyc") for path in files)
-    assert any(each.startswith("pip: Successfully installed") for each in lines)
+    assert any(each.startswith("uv: Installed 3 packages") for each in lines)
 
 
 @pytest.mark.parametrize("step", ["RUN pip install two", "COPY trainer /x", "USER 1", "ENV A=1"])
@@ -121,51 +122,35 @@ def test_a_template_that_adds_a_step_is_refused(build, index, step):
     assert images.files(build("", template=template))
 
 
-@pytest.fixture
-def on_a_mac(tmp_path, monkeypatch):
-    """Have Pythons that are started find themselves on a Mac."""
-    (tmp_path / "sitecustomize.py").write_text(MAC)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-
-
-@pytest.mark.usefixtures("on_a_mac")
 def test_markers_are_those_of_the_bases_python_on_any_machine(build, index, push_base):
-    """pip evaluates markers for the Python that it runs on."""
-    files = {path.replace("3.11", "3.99"): data for path, data in images.PYTHON_FILES.items()}
+    files = {path.replace("3.11", "3.14"): data for path, data in images.PYTHON_FILES.items()}
     base = push_base(files, {"Env": ["PATH=/usr/local/bin"]})
-    there = "platform_system == 'Linux' and platform_machine == 'x86_64' and python_version > '3.9'"
+    there = (
+        "platform_system == 'Linux' and platform_machine == 'x86_64' and python_version > '3.13'"
+    )
     for name in ("two", "three", "four"):
-        images.write_wheel(index, name, tag="cp399-cp399-manylinux_2_28_x86_64")
+        images.write_wheel(index, name, tag="cp314-cp314-manylinux_2_28_x86_64")
     images.write_wheel(index, "one", requires=[f"two; {there}", "mac; platform_system == 'Darwin'"])
     extra = f"three; extra == 'extra' and {there}\nProvides-Extra: extra"
     images.write_wheel(index, "more", requires=[extra])
     uri = build(f"one\nmore[extra]\nfour; {there}\n", base=base)
-    packages = images.SITE_PACKAGES.replace("3.11", "3.99")
+    packages = images.SITE_PACKAGES.replace("3.11", "3.14")
     wanted = {f"{packages}/{name}/__init__.py" for name in ("one", "more", "two", "three", "four")}
     assert wanted < images.files(uri, -2).keys()
 
 
-def test_a_pip_that_ignores_the_bases_python_is_refused(build, index, monkeypatch):
-    images.write_wheel(index, "one")
-    deaf = wheels._PIP.replace("markers.default_environment =", "ignored =")
-    monkeypatch.setattr(wheels, "_PIP", deaf)
-    assert refusal(build, "one; python_version > '3'\n").startswith("this pip selects packages ")
-
-
-def test_scripts_that_pip_writes_on_windows(build, index, monkeypatch):
-    """They are programs for Windows, with the script in a zip file behind them."""
-    images.write_wheel(index, "one", scripts=["run-one"])
-    launchers = (
-        "from pip._vendor.distlib.scripts import ScriptMaker as M; w = M._write_script; "
-        "M._get_launcher = lambda *_: b'MZ'; "
-        "M._write_script = lambda self, *args: (setattr(self, '_is_nt', True), w(self, *args))"
-    )
-    monkeypatch.setattr(wheels, "_PIP", wheels._PIP.replace("\nrunpy", f"\n{launchers}\nrunpy"))
-    files = images.files(build("one\n"), -2)
-    assert not any(path.endswith(".exe") for path in files)
-    script = files["usr/local/bin/run-one"]
-    assert script.startswith(b"#!/usr/local/bin/python3.11\n")
-    compile(script, "run-one", "exec")
+def test_a_layer_has_nothing_of_this_machine(build, index, push_base):
+    """Packages name neither this Python nor times, so that any machine gives the same image."""
+    images.write_wheel(index, "one", files={"one-1.data/scripts/go": "#!python\nprint(1)\n"})
+    images.write_wheel(index, "two", scripts=["run-two"])
+    files = images.files(build("one\ntwo\n", base=push_base()), -2)
+    assert files["usr/local/bin/go"] == b"#!/usr/local/bin/python3.11\nprint(1)\n"
+    compile(files["usr/local/bin/run-two"], "run-two", "exec")
+    assert not any(sys.prefix.encode() in content for content in files.values())
+    assert not any(path.endswith("uv_cache.json") for path in files)
+    record = files[f"{images.SITE_PACKAGES}/one-1.dist-info/RECORD"].decode()
+    assert "../../../bin/go,," in record
+    assert "uv_cache" not in record
 
 
 def test_the_image_is_the_same_from_windows(index, registry, push_base, monkeypatch, capfd):
@@ -193,11 +178,74 @@ def test_versions_that_the_base_has_are_kept_and_others_need_a_wheel(build, inde
     images.write_wheel(index, "mac", tag="cp311-cp311-macosx_11_0_arm64")
     files = images.files(build("old\n"), -2)
     assert files[f"{images.SITE_PACKAGES}/old/__init__.py"] == b"VERSION = '1'\n"
-    assert "pip cannot install wheels for Python 3.11 " in refusal(build, "old==2\n")
-    assert refusal(build, "mac\n").startswith(
-        "pip cannot install wheels for Python 3.11 on linux/amd64 (No matching distribution found "
-        "for mac); fix the requirements, or install Docker"
+    assert "no wheels for Python 3.11.7 on linux/amd64: " in refusal(build, "old==2\n")
+    error = refusal(build, "mac\n")
+    assert (
+        "mac==1 has no wheels with a matching platform tag (e.g., `manylinux_2_36_x86_64`)" in error
     )
+    assert "; fix the requirements, or install Docker" in error
+
+
+EVIL = "open({!r}, 'w')\nfrom setuptools import setup\nsetup(name='evil', version='1')\n"
+
+
+@pytest.fixture
+def evil(tmp_path, index):
+    """The marker that building a package leaves, which is a folder and an archive of an index."""
+    folder = tmp_path / "evil-1"
+    folder.mkdir()
+    (folder / "setup.py").write_text(EVIL.format(str(tmp_path / "marker")))
+    (folder / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
+    with tarfile.open(index / "evil-1.tar.gz", "w:gz") as archive:
+        archive.add(folder, "evil-1")
+    return tmp_path / "marker"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "evil @ file://{index}/evil-1.tar.gz",
+        "evil @ http://127.0.0.1:1/evil-1.tar.gz",
+        "http://127.0.0.1:1/evil-1.tar.gz",
+        "git+http://127.0.0.1:1/evil.git",
+        "{index}/evil-1.tar.gz",
+        "../evil-1",
+        "-e ../evil-1",
+        "--editable=../evil-1",
+        "--no-binary :all:",
+        "--no-binary=evil",
+        "--config-settings a=b",
+        "--find-links ../index",
+        "--find-links file://{index}",
+        "--index-url file://{index}",
+        "-r http://127.0.0.1:1/more.txt",
+        "six; extra == 'a\r-e ../evil-1\r'",  # which is a line's end for uv
+    ],
+)
+def test_what_uv_could_build_here_is_refused_before_anything_starts(build, index, evil, line):
+    with pytest.raises(ImageError) as caught:
+        build(f"six\n{line.format(index=index)}\nevil\n")
+    [problem] = caught.value.problems
+    assert problem.where == "requirements.txt:2"
+    assert problem.what.isprintable()
+    assert "is in no package index; without Docker only wheels of one are installed" in problem.what
+    assert "install Docker, or use Cloud Build" in problem.remedy
+    assert not evil.exists()
+
+
+def test_a_package_of_sources_is_not_built_here(build, evil, monkeypatch, tmp_path):
+    monkeypatch.setenv("UV_NO_BINARY", "1")
+    (tmp_path / "uv.toml").write_text("no-binary = true\n")
+    monkeypatch.setenv("UV_CONFIG_FILE", str(tmp_path / "uv.toml"))
+    assert "evil==1 has no usable wheels" in refusal(build, "evil\n")
+    assert not evil.exists()
+
+
+def test_hashes_are_verified(build, index):
+    images.write_wheel(index, "one")
+    digest = hashlib.sha256((index / "one-1-py3-none-any.whl").read_bytes()).hexdigest()
+    assert build(f"one==1 \\\n  --hash=sha256:{digest}\n")
+    assert "Hash mismatch" in refusal(build, f"one==1 --hash=sha256:{'0' * 64}\n")
 
 
 def test_included_files(build, index, tmp_path):
@@ -213,10 +261,46 @@ def test_included_files(build, index, tmp_path):
     assert {f"environment/{name}" for name in names} < images.files(uri, -2).keys()
 
 
-def test_no_module_of_the_project_runs_in_place_of_pips(build, index, tmp_path, monkeypatch):
+def test_variables_reach_an_index_only_by_the_users_list(build, monkeypatch):
+    monkeypatch.delenv("UV_OFFLINE")
+    monkeypatch.delenv("PIP_NO_INDEX", raising=False)
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("INDEX_TOKEN", "hunter2")
+    monkeypatch.setenv("OTHER_TOKEN", "hunter3")
+    seen = []
+
+    class Index(BaseHTTPRequestHandler):
+        def do_GET(self):
+            seen.append(self.headers.get("Authorization"))
+            self.send_error(404)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Index) as server:
+        threading.Thread(target=server.serve_forever).start()
+        line = f"--index-url http://u:${{{{{{}}}}}}@127.0.0.1:{server.server_port}/simple\none\n"
+        monkeypatch.setenv("DISTLAUNCH_BUILD_VARIABLES", "INDEX_TOKEN, UNUSED")
+        with pytest.raises(ImageError) as caught:
+            build(line.format("OTHER_TOKEN"))
+        [problem] = caught.value.problems
+        assert problem.where == "requirements.txt:1"
+        assert "${OTHER_TOKEN} is not passed to builds" in problem.what
+        assert "set DISTLAUNCH_BUILD_VARIABLES=OTHER_TOKEN" in problem.remedy
+        assert seen == []
+        error = refusal(build, line.format("INDEX_TOKEN"))
+        assert "one was not found" in error
+        assert "hunter2" not in error
+        server.shutdown()
+    assert base64.b64decode(seen[-1].removeprefix("Basic ")) == b"u:hunter2"
+
+
+def test_no_module_of_the_project_runs_in_place_of_ours(build, index, tmp_path, monkeypatch):
     project = tmp_path / "project"
     (project / "pip").mkdir(parents=True)
-    for name in ("json.py", "pip/__init__.py"):
+    (project / "uv").mkdir()
+    for name in ("json.py", "pip/__init__.py", "uv/__init__.py"):
         (project / name).write_text(f"open({str(tmp_path / 'marker')!r}, 'w')\n")
     monkeypatch.chdir(project)
     images.write_wheel(index, "one")
@@ -252,7 +336,11 @@ def test_the_trainer_package_is_installed_without_an_index(build, index, tmp_pat
     for file in resources.trainer_package().glob("*.py"):
         assert installed[f"distlaunch_trainer/{file.name}"] == file.read_bytes()
     assert f"distlaunch_trainer-{__version__}.dist-info/RECORD" in installed
-    assert installed == files_by_command(tmp_path / "project-0", tmp_path / "environment")
+    by_pip = files_by_command(tmp_path / "project-0", tmp_path / "environment")
+    info = f"distlaunch_trainer-{__version__}.dist-info"
+    assert by_pip.keys() - installed.keys() == {f"{info}/INSTALLER", f"{info}/REQUESTED"}
+    del by_pip[f"{info}/RECORD"], installed[f"{info}/RECORD"]
+    assert installed.items() <= by_pip.items()
     [wheel] = [path for path in files if path.endswith(".whl")]
     assert wheel == f"app/.distlaunch/wheels/distlaunch_trainer-{__version__}-py3-none-any.whl"
     assert not [path for path in images.files(uri) if path.endswith(".whl")]

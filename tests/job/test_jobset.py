@@ -8,10 +8,21 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
 from kubeflow_trainer_api.models.jobset_v1alpha2_job_set import JobsetV1alpha2JobSet
 
 from distlaunch.job.jobset import build_jobset, jobset_name
-from distlaunch.job.model import Cluster, Job, Kubernetes, Machine, Pool, Scheduling, StopIf
+from distlaunch.job.model import (
+    Cluster,
+    Job,
+    Kubernetes,
+    Machine,
+    Pool,
+    Program,
+    Scheduling,
+    StopIf,
+)
 from distlaunch.render import render_jobset
 from distlaunch_trainer.cluster.role import role_from
 
@@ -88,12 +99,35 @@ def expanded(variables: list[dict[str, Any]], index: int) -> dict[str, str]:
     environ: dict[str, str] = {}
     for each in variables:
         text = each["value"] if "value" in each else str(index)
-        environ[each["name"]] = re.sub(
-            r"\$\$\(|\$\((\w+)\)",
-            lambda match: environ[match[1]] if match[1] else "$(",
-            text,
-        )
+        environ[each["name"]] = expand(text, environ)
     return environ
+
+
+def expand(text: str, environ: dict[str, str]) -> str:
+    """Return a text as Kubernetes' third_party/forked/golang/expansion/expand.go does."""
+    return re.sub(
+        r"\$(?:\$|\(([^)]*)\))",
+        lambda match: "$" if match[1] is None else environ.get(match[1], match[0]),
+        text,
+    )
+
+
+PIECES = ["$", "$$", "(", ")", "A", "B", "$(A)", "$$(B)", " "]
+TEXTS = st.lists(st.sampled_from(PIECES)).map("".join)
+
+
+@given(TEXTS, TEXTS, TEXTS)
+@example("pa$$word", "$$(A)", "--note=$(A)")
+def test_a_value_reaches_the_program_as_it_was_written(first, second, arg):
+    program = Program(command=("run", second), args=(arg,), env={"B": second})
+    cluster = Cluster(Pool(Machine("n1-standard-4"), program=program))
+    job = Job("digits", cluster, env={"A": first}, bucket=f"gs://my-bucket/{first}")
+    container = containers(build_jobset(job, IMAGE))["chief"]
+    environ = expanded(container["env"], 0)
+    assert (environ["A"], environ["B"]) == (first, second)
+    assert environ["AIP_MODEL_DIR"] == f"gs://my-bucket/{first}/digits/model/"
+    assert [expand(word, environ) for word in container["command"]] == ["run", second]
+    assert [expand(word, environ) for word in container["args"]] == [arg]
 
 
 def test_settings_of_the_job_are_in_the_manifest():
@@ -105,7 +139,7 @@ def test_settings_of_the_job_are_in_the_manifest():
     }
     assert manifest["spec"]["failurePolicy"] == {"maxRestarts": 5}
     chief, server = (containers(manifest)[kind] for kind in ("chief", "ps"))
-    assert chief["args"] == ["--note=$$(HOME) costs $5"]
+    assert chief["args"] == ["--note=$$(HOME) costs $$5"]
     assert chief["resources"] == {"limits": {"nvidia.com/gpu": "2"}}
     assert "resources" not in server
     assert chief["volumeMounts"] == [{"name": "bucket", "mountPath": "/gcs/my-bucket"}]

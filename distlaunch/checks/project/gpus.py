@@ -11,7 +11,6 @@ from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.image_runtime import tensorflow_tag
 from distlaunch.checks.project.requirements import load_requirements
 from distlaunch.image.recipe import NCCL_SCRIPT
-from distlaunch.image.requirements import any_version
 from distlaunch.job import reduction_server
 from distlaunch.job.model import DEFAULT_BASE
 
@@ -233,7 +232,7 @@ def _required_builds(
         elif is_built and not _has_cuda(line):
             what = f"{line.name} {no_cuda}; it is hash-pinned, so it is not replaced"
             yield line.location, what, f"{_AND_CUDA} with its hashes, or remove the hashes"
-        elif is_built and not any_version([specifier, f">={_FIRST_WITH_CUDA}"]):
+        elif is_built and (specifier & f">={_FIRST_WITH_CUDA}").is_unsatisfiable():
             what = f"tensorflow{specifier} does not compute on {gpu}: pip installs CUDA with"
             remedy = "use a later version, or image.base: tensorflow/tensorflow:VERSION-gpu"
             yield line.location, f"{what} TensorFlow {_FIRST_WITH_CUDA} and later", remedy

@@ -1,4 +1,4 @@
-"""Rules for the requirements of a project: readable, pinned, not contradictory, installable.
+"""Rules for the requirements of a project: readable, pinned, in reach of a build; uv resolves them.
 
 What a distribution provides and requires is read from the metadata of the packages that are
 installed beside distlaunch, where ``distlaunch local`` runs. Nothing is known of other packages.
@@ -7,33 +7,30 @@ installed beside distlaunch, where ``distlaunch local`` runs. Nothing is known o
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
+import time
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import SpecifierSet
-from packaging.tags import compatible_tags, cpython_tags
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 
 from distlaunch.checks.problem import error, warning
 from distlaunch.checks.project.image_runtime import tensorflow_tag
 from distlaunch.errors import ImageError
-from distlaunch.image.pip_secrets import VARIABLES, pip_secrets
-from distlaunch.image.requirements import (
-    EXPORTS,
-    any_version,
-    applies,
-    find_unread,
-    read_requirements,
-)
+from distlaunch.image import uv
+from distlaunch.image.pip_secrets import variable_refusals
+from distlaunch.image.requirements import EXPORTS, applies, find_unread, read_requirements
+from distlaunch.image.uv import ImagePython, Resolution
 from distlaunch.job.model import DEFAULT_BASE, DEFAULT_REQUIREMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from packaging.specifiers import SpecifierSet
 
     from distlaunch.checks.problem import Problem
     from distlaunch.checks.project.image_runtime import ImageRuntime
@@ -41,7 +38,6 @@ if TYPE_CHECKING:
     from distlaunch.image.requirements import RequirementLine
     from distlaunch.job.model import Job
 
-_LOGIN = re.compile(r"//[^/\s]*@")  # a token, most often
 _COMMIT = re.compile(r"\.git@[0-9a-f]{7,40}(?:#|$)|@[^/@]*v?\d[^/@]*(?:#|$)")
 _ONE_EQUALS = re.compile(r"[\w.-]+(\[[\w,.-]*\])?\s*=\s*[\w.*]+(=\w+)?")
 _TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu", "tf-nightly")
@@ -63,9 +59,7 @@ _ALIASES: Mapping[str, tuple[str, ...]] = {
 _TOP_LEVELS = cache(importlib.metadata.packages_distributions)
 _IN_BASE = {"pip", "setuptools", "wheel"}
 _API_VERSION = re.compile(r"_v[0-9][a-z0-9]*$")
-# What is wrong and the remedy, by a pattern of a name, a URL or a line; the first counts. Packages
-# without a build for Linux are a list, because the metadata of an installed package names only the
-# wheel that was installed.
+# What is wrong and the remedy, by a pattern of a URL or a line; the first counts.
 _LOCAL = "is only on this machine"
 _RULES = {
     r"\S+\s*@\s*(?:file:|\.{0,2}/).*": (
@@ -74,22 +68,11 @@ _RULES = {
     ),
     r"(?:-e\s*)?\./?(?:\[.*\])?": (_LOCAL, "remove it: the image has the module's folder"),
     r"\w+\+ssh:.*|(git\+)?git@.*": ("needs SSH keys, and a build has none", "write git+https://…"),
-    r"pkg-resources|python-apt|command-not-found|ubuntu-[\w-]+|apturl|[^;]*==[^\s;]*\+ubuntu.*": (
-        "is of Ubuntu's Python, and in no index",
-        "remove it",
-    ),
-    "python": ("is no package of an index", f"remove it, and set image.base: {DEFAULT_BASE}"),
-    "tensorflow-(?:intel|macos)": ("has no build for Linux", "write tensorflow in place of it"),
-    "py(?:pi)?win32|pywinpty|windows-curses|tensorflow-metal|mlx-metal|pyobjc(?:-.*)?": (
-        "has no build for Linux",
-        "remove it, or end the line with ; sys_platform != 'linux'",
-    ),
 }
-_TENSORFLOWS_FOR_LINUX = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu")
 _VERSION_CONTROL = re.compile(r"\b(git|hg|svn)\+")  # of the full images of Python
-_INDEX = re.compile(r"-[if] |index|find.links", re.IGNORECASE)
-_LOCAL_VERSION = re.compile(r"[^/]*==\s*([^\s;+]+)\+")
-_CLASSIFIER = "Programming Language :: Python :: 3."
+# Of Debian 12, which is older than that of the images that `python:3.N` names now.
+_GLIBC = 36
+_RESOLVE_TIMEOUT = 15.0  # seconds
 _CUDA_LIBRARIES = "nvidia-"  # of tensorflow[and-cuda]; they require only each other
 
 
@@ -206,7 +189,6 @@ def problems(requirements: ImageRequirements) -> Iterator[Problem]:
         what = f"not read, and there is no {DEFAULT_REQUIREMENTS}: the image gets no packages"
         yield warning("requirements-missing", unread, what, f"run '{EXPORTS[unread]}'")
     yield from (_unreadable(each) for each in requirements.written if not each.is_readable)
-    yield from _clashes(requirements)
     pinned = {each.name for each in requirements.lines if _is_pinned(each)}
     for each in requirements.installed:
         if each.name and each.name not in pinned:
@@ -214,26 +196,57 @@ def problems(requirements: ImageRequirements) -> Iterator[Problem]:
             remedy = f"pin it, e.g. {pin(each.name)}"
             yield warning("requirement-unpinned", each.location, what, remedy)
     for each in requirements.written:
-        if not each.is_constraint and (obstacle := _obstacle(each, requirements)):
+        if not each.is_constraint and (obstacle := _obstacle(each, requirements.runtime)):
             make = warning if requirements.runtime.script else error  # its author may see to it
             yield make("requirement-unavailable", each.location, *obstacle)
-        elif not each.is_constraint and (unknown := _unknown_builds(each, requirements.runtime)):
-            yield warning("requirement-unavailable", each.location, *unknown)
+    if not requirements.runtime.script:
+        for refused in variable_refusals(
+            (each.location, each.text) for each in requirements.written
+        ):
+            yield error("requirement-unavailable", refused.where, refused.what, refused.remedy)
 
 
-def _clashes(requirements: ImageRequirements) -> Iterator[Problem]:
-    by_name: dict[str, list[RequirementLine]] = {}
-    for each in requirements.lines:
-        by_name.setdefault(each.name, []).append(each)
-    for name in sorted(requirements.names):
-        specifiers = [each.requirement.specifier for each in by_name[name] if each.requirement]
-        if not any_version(specifiers):
-            wanted = " and ".join(dict.fromkeys(f"{name}{each}" for each in specifiers))
-            *others, last = [each.location for each in by_name[name]]
-            remedy = "write a range that has versions"
-            if others:
-                remedy = f"write one range only (the other is at {', '.join(others)})"
-            yield error("requirement-clash", last, f"no version is {wanted}", remedy)
+def resolve(requirements: ImageRequirements) -> tuple[list[Problem], str]:
+    """Return which lines have no versions for the image's Python, and the result for the plan.
+
+    A line that uv names is left out to find the next one.
+    """
+    runtime, lines = requirements.runtime, [*requirements.written]
+    if runtime.python is None:
+        return [], f"not resolved: the Python of {runtime.base} is not known"
+    if [*variable_refusals((each.location, each.text) for each in lines)]:
+        return [], "not resolved: variables are missing"
+    if os.environ.get("UV_OFFLINE"):  # uv would report that no index has the packages
+        return [], "not resolved: UV_OFFLINE is set"
+    glibc = None if "alpine" in (runtime.base or "") else _GLIBC
+    python = ImagePython(f"3.{runtime.python[1]}", glibc)
+    problems: list[Problem] = []
+    end = time.monotonic() + _RESOLVE_TIMEOUT
+    while (found := uv.resolve(lines, python, end - time.monotonic())).is_refused:
+        line = _first_named(requirements.lines, found.reason)
+        problems.append(_no_versions(line.location if line else requirements.file, found))
+        if line not in lines:
+            break
+        lines.remove(line)
+    return problems, "not all have versions for the image" if problems else found.describe()
+
+
+def _first_named(lines: Iterable[RequirementLine], reason: str) -> RequirementLine | None:
+    """Return the line whose package a reason of uv names first."""
+    named: dict[int, RequirementLine] = {}
+    for line in lines:
+        pattern = rf"(?<![\w.-]){re.escape(line.name)}(?![\w-])"
+        if line.name and (match := re.search(pattern, reason)):
+            named.setdefault(match.start(), line)
+    return named[min(named)] if named else None
+
+
+def _no_versions(where: str, found: Resolution) -> Problem:
+    if found.needs_source:
+        remedy = "pin a version that has wheels, or have Docker build it, in a base with a compiler"
+        return warning("requirement-unavailable", where, found.reason, remedy)
+    remedy = "pin versions that exist for this Python, or choose another image.base"
+    return error("requirement-unavailable", where, found.reason, remedy)
 
 
 def _unreadable(line: RequirementLine) -> Problem:
@@ -241,95 +254,24 @@ def _unreadable(line: RequirementLine) -> Problem:
     if _ONE_EQUALS.fullmatch(line.text):
         name, _, version = line.text.partition("=")
         remedy = f"write {name.strip()}=={version.strip().partition('=')[0]}"
-    return error("requirement-unreadable", line.location, f"pip cannot read {_shown(line)}", remedy)
+    return error("requirement-unreadable", line.location, f"pip cannot read {line.shown}", remedy)
 
 
-def _obstacle(line: RequirementLine, requirements: ImageRequirements) -> tuple[str, str] | None:
-    """Return why pip cannot install a line in the image, and the remedy."""
-    runtime, version = requirements.runtime, _LOCAL_VERSION.match(line.text)
+def _obstacle(line: RequirementLine, runtime: ImageRuntime) -> tuple[str, str] | None:
+    """Return why a build cannot fetch a line that is in no index, and the remedy."""
     if line.is_local and runtime.script and not re.search(r"file:|(?:^|\s)/", line.text):
         return None  # the Dockerfile may copy it to there
-    subjects = (line.name, line.url or "", line.text)
     for pattern, (what, remedy) in _RULES.items():
-        if any(re.fullmatch(pattern, each, re.IGNORECASE) for each in subjects):
-            return f"{_shown(line)} {what}", remedy
+        if any(re.fullmatch(pattern, each, re.IGNORECASE) for each in (line.url or "", line.text)):
+            return f"{line.shown} {what}", remedy
     if line.is_local:
         remedy = "install it from an index or a URL, or copy it in your own image.dockerfile"
-        return f"{_shown(line)} {_LOCAL}", remedy
+        return f"{line.shown} {_LOCAL}", remedy
     tool = _VERSION_CONTROL.search(line.text)
     if tool and not runtime.has("git") and tool[1] not in runtime.script:  # or none of them
         base = runtime.set_base(f"python:3.{runtime.python[1] if runtime.python else 12}")
-        return f"{_shown(line)} needs {tool[1]}, which {runtime.base} does not have", base
-    options = "".join(each.text for each in requirements.written if not each.requirement)
-    options += runtime.script
-    if version and not _INDEX.search(options + pip_secrets([]).get(VARIABLES, "")):
-        remedy = f"add a line --extra-index-url URL, or write {line.name}=={version[1]}"
-        return f"{_shown(line)} is not on PyPI, which has no versions with '+'", remedy
-    return _wheel_obstacle(line, runtime) or _python_obstacle(line, runtime)
-
-
-def _wheel_obstacle(line: RequirementLine, runtime: ImageRuntime) -> tuple[str, str] | None:
-    """Return why a URL's wheel is not for the image's Python on Linux."""
-    path = re.split("[#?]", line.url or "", maxsplit=1)[0]
-    try:
-        tags = parse_wheel_filename(unquote(path.rpartition("/")[2]))[3]
-    except InvalidWheelFilename:
-        return None
-    libc = "musllinux" if "alpine" in (runtime.base or "") else "manylinux"
-    linux = [each for each in tags if re.fullmatch(rf"any|({libc}|linux)\w*_x86_64", each.platform)]
-    if runtime.python and linux:
-        name, platforms = f"cp3{runtime.python[1]}", [each.platform for each in linux]
-        supported = {*cpython_tags(runtime.python, [name], platforms)}
-        supported |= {*compatible_tags(runtime.python, name, platforms)}
-        linux = [each for each in linux if each in supported]
-    if linux:
-        return None
-    which = f"Linux on x86_64 and Python 3.{runtime.python[1] if runtime.python else 'N'}"
-    return f"{_shown(line)} is a wheel for another system or Python", f"name one for {which}"
-
-
-def _unknown_builds(line: RequirementLine, runtime: ImageRuntime) -> tuple[str, str] | None:
-    """Return that it is not known whether another TensorFlow than the one here has a build."""
-    specifier = line.requirement.specifier if line.requirement else None
-    installed = _distribution(line.name) or _distribution("tensorflow-cpu")
-    is_here = installed is None or not specifier or specifier.contains(installed.version)
-    if is_here or not runtime.python or line.name not in _TENSORFLOWS_FOR_LINUX:
-        return None
-    version = f"3.{runtime.python[1]}"
-    what = f"not verified that {_shown(line)} has a build for Python {version}: not installed here"
-    system = f"--platform=manylinux_2_17_x86_64 --python-version={version}"
-    command = f"pip download --no-deps --only-binary=:all: {system}"
-    return what, f"try {command} '{line.text}'"
-
-
-def _python_obstacle(line: RequirementLine, runtime: ImageRuntime) -> tuple[str, str] | None:
-    """Return why a version is not for the image's Python, if it is the one installed here."""
-    is_tensorflow, installed = line.name in _TENSORFLOW, _distribution(line.name)
-    minor = runtime.python[1] if runtime.python else 12
-    if is_tensorflow and "alpine" in (runtime.base or ""):
-        what = f"{line.name} has no build for musl, the C library of {runtime.base}"
-        return what, runtime.set_base(f"python:3.{minor}-slim")
-    specifier = line.requirement.specifier if line.requirement else ""
-    if not (installed and runtime.python and str(specifier) == f"=={installed.version}"):
-        return None
-    requires = "".join(installed.metadata.get_all("Requires-Python") or [])
-    minors = [each for each in range(6, 40) if f"3.{each}.99" in SpecifierSet(requires)]
-    needs = f"requires Python {requires}"
-    if is_tensorflow:  # which has no source, and a wheel for each Python that it names
-        named = installed.metadata.get_all("Classifier") or []
-        minors = [each for each in minors if f"{_CLASSIFIER}{each}" in named]
-        needs = f"has builds for 3.{min(minors, default=0)}-3.{max(minors, default=0)}"
-    if not minors or minor in minors:
-        return None
-    nearest = min(minors, key=lambda each: abs(each - minor))
-    name = re.split(r"[^\w.-]", line.text, maxsplit=1)[0]  # as the user knows it
-    what = f"{runtime.base} has Python 3.{minor}, and {name} {installed.version} {needs}"
-    return what, runtime.set_base(f"python:3.{nearest}{'' if runtime.has('git') else '-slim'}")
-
-
-def _shown(line: RequirementLine) -> str:
-    """Return a line for a message, without tokens."""
-    return repr(_LOGIN.sub("//…@", line.text)[:80])
+        return f"{line.shown} needs {tool[1]}, which {runtime.base} does not have", base
+    return None
 
 
 def _is_pinned(line: RequirementLine) -> bool:

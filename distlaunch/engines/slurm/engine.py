@@ -93,10 +93,19 @@ class SlurmEngine:
         Raises
         ------
         SlurmRefused
-            If it is refused, and no earlier call can have created it.
+            If it is refused, or its folder is not of this user alone, and no earlier call can have
+            created it.
         DistlaunchError
             If it is refused after a lost response, not reached, or the folder cannot be written.
         """
+        try:
+            return self._create(request, may_exist=may_exist)
+        except SlurmRefused as refusal:
+            if may_exist:
+                raise SlurmError(refusal.what, remedy=refusal.remedy) from None
+            raise
+
+    def _create(self, request: Request, *, may_exist: bool) -> Created:
         folder = LaunchFolder(Path(request.body["launch_folder"]))
         with folder.lock() as descriptor:
             if may_exist and self._find_number(folder):
@@ -105,10 +114,9 @@ class SlurmEngine:
             folder.write(body, batch_script(body, self._project), request.code or CodeFiles(()))
             try:
                 number, is_sure = self._submit(folder, descriptor)
-            except SlurmRefused as refusal:
-                if may_exist:
-                    raise SlurmError(str(refusal)) from None
-                shutil.rmtree(folder.path, ignore_errors=True)
+            except SlurmRefused:
+                if not may_exist:
+                    shutil.rmtree(folder.path, ignore_errors=True)
                 raise
             number = folder.claim(number)
         duplicates = () if is_sure and not may_exist else self._end_duplicates(folder, number)
@@ -116,8 +124,7 @@ class SlurmEngine:
 
     def find(self, launch_id: str, collection: str) -> JobStatus | None:  # noqa: ARG002
         """Return the job of a launch, None if there is none."""
-        for path in self.folder.glob(f"*/{launch_id}"):
-            folder = LaunchFolder(path)
+        for folder in self._own(f"*/{launch_id}"):
             with folder.lock():  # which an sbatch of a killed command may hold
                 if self._find_number(folder):
                     return self._status(folder)
@@ -248,11 +255,14 @@ class SlurmEngine:
         return tuple(left)
 
     def _folders(self) -> Iterator[LaunchFolder]:
-        for path in self.folder.glob("*/*/batch.sh"):
-            yield LaunchFolder(path.parent)
+        return (folder for folder in self._own("*/*") if folder.script.exists())
+
+    def _own(self, pattern: str) -> Iterator[LaunchFolder]:
+        """Yield the launches of this user: other users of a shared folder write what they want."""
+        return filter(lambda each: each.is_own, map(LaunchFolder, self.folder.glob(pattern)))
 
     def _status(self, folder: LaunchFolder) -> JobStatus:
-        status = read_status(folder, _queue())
+        status = read_status(folder, _queue()) if folder.is_own else None
         if status is None:
             raise SlurmError(
                 f"{folder.path}: no launch of yours is there",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from distlaunch import files
+from distlaunch.engines.slurm.ownership import is_own_folder, make_own_folder
 from distlaunch.errors import DistlaunchError, os_reason
 from distlaunch.task_files import AttemptFolder
 
@@ -23,14 +24,17 @@ if TYPE_CHECKING:
 
     from distlaunch.engines.code_files import CodeFiles
 
-_SHARED_MODE = 0o7777  # bits of a folder's mode that the folder of a name gets, too
-
 
 @dataclass(frozen=True, slots=True)
 class LaunchFolder:
     """The folder of a launch."""
 
     path: Path
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a launch of the user who runs this: nobody else may have written it."""
+        return is_own_folder(self.path.parent) and is_own_folder(self.path)
 
     @property
     def code(self) -> Path:
@@ -80,12 +84,12 @@ class LaunchFolder:
     def lock(self) -> Iterator[int]:
         """Create the folder, and make other commands for this launch wait.
 
-        The file descriptor is that of the lock. DistlaunchError is raised if the folder cannot be
-        written.
+        The file descriptor is that of the lock. SlurmRefused is raised if the folder is not of this
+        user alone, DistlaunchError if it cannot be written.
         """
+        make_own_folder(self.path)
         with ExitStack() as held:
             with self._writing():
-                self._create()
                 descriptor = held.enter_context(files.lock(self.path / ".lock", wait=True))
             yield descriptor
 
@@ -139,16 +143,6 @@ class LaunchFolder:
         """Note that the user cancels the job."""
         with suppress(OSError):
             self._cancelled_file.touch()
-
-    def _create(self) -> None:
-        """Create the folder; that of the name gets the mode of the one for all jobs."""
-        above = self.path.parent
-        if not above.is_dir():
-            above.parent.mkdir(parents=True, exist_ok=True)
-            above.mkdir(exist_ok=True)
-            with suppress(OSError):
-                above.chmod(above.parent.stat().st_mode & _SHARED_MODE)
-        self.path.mkdir(exist_ok=True)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import heapq
+from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from distlaunch.engines.api import LogSelection
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from distlaunch.engines.slurm.launch_folder import LaunchFolder
     from distlaunch.events import Event
 
-_BLOCK = 1 << 20  # bytes read at once
+_BLOCK = 1 << 18  # bytes read at once
 _LAST_EVENTS = 1 << 18  # bytes that have the figures of the last minutes
 
 
@@ -63,9 +65,8 @@ class TaskLogReader:
         if self._selection is not None:
             for task, log in self._logs.items():
                 if not self._selection.tasks or task in self._selection.tasks:
-                    text = self._select(self._selection, log.read())
-                    if text:
-                        yield TaskLines(task, text)
+                    blocks = self._select(self._selection, log.read())
+                    yield from (TaskLines(task, text) for text in blocks if text)
         # Those of an attempt that runs for hours are not held in memory.
         new = (self._read_events(task, events) for task, events in self._events.items())
         yield from heapq.merge(*new, key=lambda event: as_number(event.event.get("time")) or 0.0)
@@ -80,15 +81,18 @@ class TaskLogReader:
             hidden.add(FIGURES)
         yield from (Trained(task, event) for event in events.poll() if event["event"] not in hidden)
 
-    def _select(self, selection: LogSelection, block: bytes) -> str:
-        if selection.hide_noise:
-            block = without_noise(block)
-        lines = block.decode("utf-8", "replace").splitlines(keepends=True)
-        if selection.pattern:
-            lines = [line for line in lines if selection.pattern.search(line)]
-        if self._is_first and selection.last is not None:
-            lines = lines[max(len(lines) - selection.last, 0) :]
-        return "".join(lines)
+    def _select(self, selection: LogSelection, blocks: Iterator[bytes]) -> Iterator[str]:
+        """Yield the selected lines of blocks of whole lines, at first the last ones only."""
+        last = selection.last if self._is_first else None
+        kept = deque[str](maxlen=last)
+        for block in blocks:
+            text = without_noise(block) if selection.hide_noise else block
+            lines = text.decode("utf-8", "replace").splitlines(keepends=True)
+            kept += (each for each in lines if not (p := selection.pattern) or p.search(each))
+            if last is None:
+                yield "".join(kept)
+                kept.clear()
+        yield "".join(kept)
 
 
 def read_figures(folder: LaunchFolder, tasks: Sequence[str]) -> dict[str, Any]:
@@ -111,15 +115,10 @@ class LogFile:
         self._read_to = 0
         self._lines = Lines()
 
-    def read(self) -> bytes:
-        """Return the new lines, each ended by a newline."""
-        whole = []
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._read_to)
-                while data := file.read(_BLOCK):
-                    self._read_to += len(data)
-                    whole.append(self._lines.feed(data))
-        except OSError:
-            pass
-        return b"".join(whole)
+    def read(self) -> Iterator[bytes]:
+        """Yield the new lines in blocks, each line ended by a newline."""
+        with suppress(OSError), self._path.open("rb") as file:
+            file.seek(self._read_to)
+            while data := file.read(_BLOCK):
+                self._read_to += len(data)
+                yield self._lines.feed(data)

@@ -268,6 +268,11 @@ def is_loopback(endpoint: str | None) -> bool:
     return parts.scheme == "http" and _LOOPBACK.fullmatch(parts.hostname or "") is not None
 
 
+def display_endpoint(endpoint: str | None) -> str | None:
+    """Return an endpoint without the path of an emulator's, which is its token."""
+    return api_errors.host_of(endpoint) if endpoint and is_loopback(endpoint) else endpoint
+
+
 def _split(endpoint: str) -> SplitResult | None:
     try:
         parts = urlsplit(endpoint)

@@ -140,7 +140,9 @@ class VertexEngine:
         """Yield the lines and figures of a job's log that exist now."""
         from distlaunch.engines.vertex.log_reader import LogReader
 
-        return LogReader(self._jobs, job.resource, selection).read_all(job.resource)
+        # Nothing is read twice, so that nothing of a long log has to be known.
+        reader = LogReader(self._jobs, job.resource, selection, window=0.0)
+        return reader.read_all(job.resource)
 
     def read_figures(self, job: JobStatus) -> dict[str, Any]:
         """Return the newest figures of each task."""

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from distlaunch import timestamps
 from distlaunch.engines.api import JobState, LogSelection
 from distlaunch.engines.state_tracker import StateTracker
+from distlaunch.engines.vertex.client import display_endpoint
 from distlaunch.engines.vertex.job_resource import read_status
-from distlaunch.engines.vertex.log_reader import LogReader
+from distlaunch.engines.vertex.log_reader import WINDOW, LogReader
 from distlaunch.errors import EmulatorStopped, GoogleError, RetryableError
 from distlaunch.events import Notice, TrialsChanged
 from distlaunch.retry import Backoff
@@ -41,11 +42,12 @@ class PollIntervals:
     log: float = 2.0  # while lines arrive; Cloud Logging allows 60 reads a minute
     idle_log: float = 10.0  # while none arrive
     quiet: float = 8.0  # without a new line after the job's end, until none is expected
+    window: float = WINDOW  # of the log in which entries may appear late
 
 
 GOOGLE = PollIntervals()
-EMULATOR = PollIntervals(state=0.5, log=0.5, idle_log=1.0, quiet=0.0)
-"""An emulator's log is complete when its job has ended."""
+EMULATOR = PollIntervals(state=0.5, log=0.5, idle_log=1.0, quiet=0.0, window=1.0)
+"""An emulator's log is complete when its job has ended, and in the order of its times."""
 
 
 class JobFollower:
@@ -76,7 +78,12 @@ class JobFollower:
         self._sleep = sleep
         # Not retried by the client: an outage is reported here, once for states and log.
         self._reader = LogReader(
-            jobs, job.resource, selection or LogSelection(), clock=clock, retry_deadline=0
+            jobs,
+            job.resource,
+            selection or LogSelection(),
+            window=intervals.window,
+            clock=clock,
+            retry_deadline=0,
         )
         self._states = StateTracker()
         self._pending: deque[Event] = deque(self._states.update(job))
@@ -172,8 +179,8 @@ class JobFollower:
             self._is_emulator_gone = True
             if self._ended is None:
                 raise EmulatorStopped(
-                    f"{session.endpoint} refuses connections: the emulator has stopped, and the "
-                    "job with it"
+                    f"{display_endpoint(session.endpoint)} refuses connections: the emulator has "
+                    "stopped, and the job with it"
                 ) from error
         now = self._clock()
         self._outage_since = now if self._outage_since is None else self._outage_since

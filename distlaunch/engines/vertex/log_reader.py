@@ -7,7 +7,6 @@ A full scan reads the last minutes again; where it takes many pages, short scans
 from __future__ import annotations
 
 import time
-from collections import deque
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 WINDOW = 300.0  # seconds of the log that a full scan reads again for late entries
 
 _SHORT_WINDOW = 10.0  # seconds of the log that a short scan reads again
+_MOST_KNOWN = 10_000  # entries before the old ones are forgotten
 _PAUSE_PER_PAGE = 4.0  # seconds between full scans, for each page that one takes
 _MAX_PAUSE = 120.0  # seconds between full scans
 _CLOCK_SKEW = 60.0  # seconds before a job's creation at which its log may start
@@ -46,6 +46,7 @@ class LogReader:
         job: Mapping[str, Any],
         selection: LogSelection,
         *,
+        window: float = WINDOW,
         clock: Callable[[], float] = time.monotonic,
         retry_deadline: float = RETRY_DEADLINE,
     ) -> None:
@@ -54,24 +55,20 @@ class LogReader:
         self._retry_deadline = retry_deadline
         start = timestamps.parse_or(job.get("createTime"), 0.0) - _CLOCK_SKEW
         since = start if selection.since is None else selection.since
-        self.tail = Tail(self._read_page, since, clock=clock)
+        self.tail = Tail(self._read_page, since, window, clock=clock)
         self._query = job_query(job, selection.tasks, selection.severity)
-        self._backlog: deque[LogEntry] | None = None
-        if selection.last is not None:
-            self._backlog = deque(maxlen=selection.last)
+        self._last = selection.last  # entries to begin with, None once they are read
 
     def step(self, job: Mapping[str, Any], *, full: bool = False) -> list[TaskLines | Trained]:
-        """Read one page and return its new lines and figures."""
+        """Read one page, or first the last entries, and return their new lines and figures."""
         if not self.tail.in_progress:
             selection = self._selection
             self._query = job_query(job, selection.tasks, selection.severity)
-        entries = _select(self._selection, self.tail.step(full=full))
-        if self._backlog is not None:
-            self._backlog.extend(entry for entry in entries if not entry.figures)
-            if self.tail.in_progress:
-                return []
-            entries, self._backlog = list(self._backlog), None
-        return self._to_events(entries)
+        if self._last is not None:
+            entries = self._read_last(self._last)
+            self._last = None
+            return self._to_events(entries)
+        return self._to_events(_select(self._selection, self.tail.step(full=full)))
 
     def read_all(self, job: Mapping[str, Any]) -> Iterator[TaskLines | Trained]:
         """Yield all lines and figures that exist now."""
@@ -79,9 +76,26 @@ class LogReader:
         while self.tail.in_progress:
             yield from self.step(job, full=True)
 
-    def _read_page(self, since: float, token: str | None) -> Page:
-        deadline = self._retry_deadline
-        return read_page(self._jobs, self._query, since, token, retry_deadline=deadline)
+    def _read_last(self, count: int) -> list[LogEntry]:
+        """Return the last entries that are selected, from the end of the log, oldest first."""
+        entries: list[LogEntry] = []
+        token: str | None = None
+        while True:
+            page, token = self._read_page(self.tail.since, token, is_newest_first=True)
+            fresh = self.tail.skip(page, has_more=token is not None)
+            entries += (each for each in _select(self._selection, fresh) if not each.figures)
+            if token is None or len(entries) >= count:
+                return entries[:count][::-1]
+
+    def _read_page(self, since: float, token: str | None, *, is_newest_first: bool = False) -> Page:
+        return read_page(
+            self._jobs,
+            self._query,
+            since,
+            token,
+            retry_deadline=self._retry_deadline,
+            is_newest_first=is_newest_first,
+        )
 
     def _to_events(self, entries: Sequence[LogEntry]) -> list[TaskLines | Trained]:
         events: list[TaskLines | Trained] = []
@@ -132,22 +146,28 @@ class _Scan:
 
 
 class Tail:
-    """Reads a log from a time on, each entry once."""
+    """Reads a log from a time on, each entry once.
+
+    Entries may appear as late as `window` seconds after newer ones.
+    """
 
     def __init__(
         self,
         read_page: Callable[[float, str | None], Page],
         since: float,
+        window: float = WINDOW,
         *,
         clock: Callable[[], float],
     ) -> None:
         self.last_full_scan = float("-inf")
         self.last_empty_scan = float("-inf")
         self._read_page = read_page
-        self._since = since
+        self.since = since
+        self._window = window
         self._clock = clock
         self._newest = since
         self._known: dict[int, float] = {}  # the times of entries that may be read again
+        self._most_known = _MOST_KNOWN
         self._scan: _Scan | None = None
         self._next_full_scan = clock()
 
@@ -177,10 +197,17 @@ class Tail:
             self._finish(scan)
         return fresh
 
+    def skip(self, page: list[LogEntry], *, has_more: bool) -> list[LogEntry]:
+        """Return the new entries of a page, the newest first; those before it are never read."""
+        if page and has_more:
+            self.since = page[-1].time
+        return self._take_new(page)
+
     def _new_scan(self, *, full: bool) -> _Scan:
         now = self._clock()
         is_full = full or now >= self._next_full_scan
-        start = max(self._newest - (WINDOW if is_full else _SHORT_WINDOW), self._since)
+        window = self._window if is_full else min(self._window, _SHORT_WINDOW)
+        start = max(self._newest - window, self.since)
         return _Scan(start, is_full, now, start)
 
     def _finish(self, scan: _Scan) -> None:
@@ -192,8 +219,6 @@ class Tail:
             self.last_empty_scan = scan.began
         pause = min(_PAUSE_PER_PAGE * (scan.pages - 1), _MAX_PAUSE)
         self._next_full_scan = self._clock() + pause
-        earliest = self._newest - WINDOW - 1.0  # as the start of a scan is rounded
-        self._known = {key: time for key, time in self._known.items() if time >= earliest}
 
     def _take_new(self, page: list[LogEntry]) -> list[LogEntry]:
         """Remember a page's new entries and return them."""
@@ -204,4 +229,8 @@ class Tail:
                 fresh.append(entry)
                 self._known[key] = entry.time
                 self._newest = max(self._newest, entry.moment)
+        if len(self._known) > self._most_known:
+            earliest = self._newest - self._window - 1.0  # as the start of a scan is rounded
+            self._known = {key: time for key, time in self._known.items() if time >= earliest}
+            self._most_known = max(2 * len(self._known), _MOST_KNOWN)
         return fresh

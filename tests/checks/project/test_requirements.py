@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-import importlib.metadata
+import os
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 
-from distlaunch.checks.project import requirements
-from distlaunch.image.requirements import any_version
 from distlaunch.job.model import DEFAULT_BASE
+
+from ...image import images  # noqa: TID252
+from ..corpus.cases import Case  # noqa: TID252
 
 START = "tensorflow-cpu==2.21.0\nkeras>=3.12,<3.16\n"
 HASH = "--hash=sha256:" + "0" * 64
@@ -27,16 +24,7 @@ tensorflow-cpu==2.21.0; python_version >= '3.9'
     # via my-project (pyproject.toml)
 seaborn==0.13.2
 """
-OTHER_WHEELS = (
-    "cp312-cp312-win_amd64",
-    "cp310-cp310-manylinux2014_x86_64",
-    "py3-none-macosx_11_0_arm64",
-)
 DEFAULT = "image={repository: us-docker.pkg.dev/a/b/c, base: null}"
-
-
-def only_unavailable(problems):
-    return [each for each in problems if each.code == "requirement-unavailable"]
 
 
 def check(bundled, text, *overrides):
@@ -51,7 +39,7 @@ def check(bundled, text, *overrides):
         "numpy==2.*", "numpy [all] == 2.3.1 ; python_version < '4'", "",
         "nothing; sys_platform == 'win32'", "nothing; python_version < '3.8'",
         "--extra-index-url https://example.com/simple", "-i https://example.com/simple",
-        "-f https://example.com/wheels", "--pre", "--no-binary=:all:", "nothing==${VERSION}",
+        "-f https://example.com/wheels", "--pre", "--no-binary=:all:",
         f"numpy==2.3.1 {HASH}", f"numpy==2.3.1 \\\n    {HASH} \\\n    {HASH}",
         "https://example.com/numpy-2.3.1-cp312-cp312-linux_x86_64.whl",
         "numpy @ https://example.com/numpy-2.3.1.tar.gz",
@@ -64,8 +52,7 @@ def check(bundled, text, *overrides):
         "-f https://h/x.html\ntorch==2.1.0+cu118",
     ],
 )  # fmt: skip
-def test_pinned_requirements_are_no_problem(text, bundled, monkeypatch):
-    monkeypatch.setattr(requirements, "pip_secrets", lambda _: {})
+def test_pinned_requirements_are_no_problem(text, bundled):
     assert check(bundled, text) == []
 
 
@@ -102,23 +89,11 @@ def test_repositories_need_git_in_the_image(text, bundled):
         ("acme @ git+ssh://git@h/acme.git@v1.0", "needs SSH", "write git+https://…"),
         ("git+git@h:a/acme.git", "needs SSH", "write git+https://…"),
         ("-e git+ssh://git:x@h/a.git@v1#egg=acme", "git+ssh://…@h/a.git", "git+https://…"),
-        ("PyWin32==306", "has no build for Linux", "; sys_platform != 'linux'"),
-        ("pyobjc-framework-Cocoa==10.0", "has no build for Linux", "; sys_platform != 'linux'"),
-        ("tensorflow-intel==2.15.0", "has no build for Linux", "write tensorflow in place"),
-        ("pkg-resources==0.0.0", "in no index", "remove it"),
-        ("python-apt==2.4.0+ubuntu3", "in no index", "remove it"),
-        ("distro-info==1.1+ubuntu0.2", "in no index", "remove it"),
-        ("python==3.12", "is no package of an index", f"set image.base: {DEFAULT_BASE}"),
         ("acme @ ./acme", "is only on this machine", "pip list --format=freeze"),
         ("hg+https://h/acme@v1.0#egg=acme", "needs hg, which", "set image.base: python:3.12"),
-        (f"https://h/a-1.0-{OTHER_WHEELS[0]}.whl", "is a wheel for another", "Python 3.12"),
-        (f"acme @ https://h/a-1.0-{OTHER_WHEELS[1]}.whl", "is a wheel for another", "x86_64"),
-        (f"acme @ https://h/a-1.0-{OTHER_WHEELS[2]}.whl#x", "is a wheel for another", "x86_64"),
-        ("torch==2.1.0+cu118", "is not on PyPI", "write torch==2.1.0"),
     ],
 )
-def test_what_no_image_can_install(text, what, remedy, bundled, monkeypatch):
-    monkeypatch.setattr(requirements, "pip_secrets", lambda _: {})
+def test_what_no_build_can_fetch(text, what, remedy, bundled):
     [problem] = check(bundled, text)
     assert (problem.code, problem.severity) == ("requirement-unavailable", "error")
     assert problem.where == "requirements.txt:3"
@@ -126,48 +101,103 @@ def test_what_no_image_can_install(text, what, remedy, bundled, monkeypatch):
     assert remedy in problem.remedy
 
 
-@pytest.mark.parametrize("text", ["tensorflow==2.15.0", "tensorflow-gpu==2.10.0"])
-def test_another_tensorflow_than_the_one_here_is_not_verified(text, bundled):
-    bundled.write("requirements.txt", text)
-    [problem] = only_unavailable(bundled.problems())
-    assert problem.severity == "warning"
-    assert "has a build for Python 3.12: not installed here" in problem.what
-    assert problem.remedy.startswith("try pip download --no-deps --only-binary=:all: --platform=")
-    bundled.write("requirements.txt", "tensorflow>=2.15,<3")
-    assert only_unavailable(bundled.problems()) == []
+@pytest.mark.parametrize("base", ["nvidia/cuda:12.4.1-runtime-ubuntu22.04", "ubuntu:24.04"])
+def test_a_base_without_python(base, bundled):
+    problem, *_ = check(bundled, "", f"image.base={base}")
+    assert (problem.severity, problem.code) == ("error", "python-missing")
+    assert f"{base} has no Python" in problem.what
+    assert problem.remedy == f"set image.base: {DEFAULT_BASE}"
+
+
+def test_variables_need_the_users_list(bundled, monkeypatch):
+    lines = "--extra-index-url https://u:${TOKEN}@h/simple\nacme==${ACME}\n"
+    monkeypatch.setenv("TOKEN", "hunter2")
+    where = [("requirements.txt:3", "${TOKEN} is not passed to builds")]
+    where += [("requirements.txt:4", "the environment variable ACME is not set")]
+    assert [(each.where, each.what) for each in check(bundled, lines)] == where
+    monkeypatch.setenv("ACME", "1.0")
+    monkeypatch.setenv("DISTLAUNCH_BUILD_VARIABLES", "TOKEN,ACME")
+    assert check(bundled, lines) == []
+
+
+@pytest.fixture
+def resolve(write, run, base_registry, tmp_path, monkeypatch):
+    """Check requirements with an index of wheels; return the problems of them and the plan."""
+    index = tmp_path / "index"
+    index.mkdir()
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    monkeypatch.delenv("UV_OFFLINE")
+    for version in ("2.20.0", "2.21.0"):
+        tag = "cp312-cp312-manylinux_2_17_x86_64"
+        images.write_wheel(index, "tensorflow_cpu", version, tag=tag, requires=["numpy"])
+    images.write_wheel(index, "tensorflow_cpu", "2.10.0", tag="cp310-cp310-manylinux_2_17_x86_64")
+    for version in ("2.3.1", "2.3.2"):
+        images.write_wheel(index, "numpy", version)
+    images.write_wheel(index, "keras", "3.14.0")
+    images.write_wheel(index, "winonly", tag="py3-none-win_amd64")
+    (index / "sources-1.0.tar.gz").write_bytes(b"")
+    folder = write(Case())
+
+    def check_lines(text, *words, base="python:3.12"):
+        (folder / "requirements.txt").write_text(text)
+        image = f"image.base={base_registry.host}/{base}"
+        done = run("check", "--json", "--set", image, *words, folder=folder)
+        plan = run("check", "--set", image, *words, folder=folder).stdout
+        return [
+            (each["severity"], each["where"], each["what"])
+            for each in done.problems
+            if each["code"] == "requirement-unavailable"
+        ], plan
+
+    return check_lines
+
+
+def test_requirements_are_resolved_for_the_image(resolve):
+    problems, plan = resolve(START)
+    assert problems == []
+    assert "packages   3 packages, resolved for the image's Python\n" in plan
 
 
 @pytest.mark.parametrize(
-    ("base", "what", "remedy"),
+    ("text", "severity", "line", "what"),
     [
-        ("python:3.14-slim", "and tensorflow-cpu 2.21.0 has builds for 3.10-3.13", "3.13-slim"),
-        ("python:3.9", "python:3.9 has Python 3.9, and tensorflow", "python:3.10"),
-        ("docker.io/library/python:3.14.2-slim-trixie", "has Python 3.14", "python:3.13-slim"),
-        ("python:3.13-alpine", "has no build for musl", "python:3.13-slim"),
-        ("ghcr.io/astral-sh/uv:python3.13-alpine", "has no build for musl", "python:3.13-slim"),
-        ("ghcr.io/astral-sh/uv:python3.14-bookworm", "has Python 3.14", "python:3.13"),
-        ("nvidia/cuda:12.4.1-runtime-ubuntu22.04", "has no Python", DEFAULT_BASE),
-        ("ubuntu:24.04", "has no Python", DEFAULT_BASE),
+        ("absent==1.0", "error", 3, "absent was not found"),
+        ("winonly==1", "error", 3, "winonly==1 has no wheels with a matching platform tag"),
+        ("# more\nnumpy<2", "error", 4, "you require numpy<2"),
+        ("numpy==2.3.1\nNumPy===2.3.2", "error", 3, "numpy==2.3.1 and numpy==2.3.2"),
+        ("sources==1.0", "warning", 3, "sources==1.0 has no usable wheels"),
+        ("numpy==2.3.1+local", "error", 3, "there is no version of numpy==2.3.1+local"),
     ],
 )
-def test_a_base_for_which_there_is_no_tensorflow(base, what, remedy, bundled):
-    problem, *_ = check(bundled, "", f"image.base={base}")
-    assert problem.severity == "error"
-    assert what in problem.what
-    assert problem.remedy.endswith(remedy)
-    # A base of unknown Python is no problem either.
-    fixed = problem.remedy.removeprefix("set image.base: ")
-    for other in (fixed, "python", "python:3", "python:slim", "company/base:3.9"):
-        assert check(bundled, "", f"image.base={other}") == []
+def test_what_indexes_do_not_have_is_a_problem_with_its_line(resolve, text, severity, line, what):
+    [problem], plan = resolve(f"{START}{text}\n")
+    assert problem[:2] == (severity, f"requirements.txt:{line}")
+    assert what in problem[2]
+    assert "packages   not all have versions for the image\n" in plan
 
 
-def test_a_pinned_package_that_needs_another_python(bundled):
-    version = importlib.metadata.version("keras")
-    bundled.write("requirements.txt", f"keras=={version}\n")
-    [problem] = only_unavailable(bundled.problems("image.base=python:3.9-slim"))
-    assert f"keras {version} requires Python >=" in problem.what
-    bundled.write("requirements.txt", "keras>=3.0,<4\n")  # an earlier one may do
-    assert only_unavailable(bundled.problems("image.base=python:3.9-slim")) == []
+def test_a_tensorflow_without_a_wheel_for_the_images_python(resolve):
+    [problem], _ = resolve("tensorflow-cpu==2.10.0\nkeras==3.14.0\n")
+    assert problem[:2] == ("error", "requirements.txt:1")
+    assert "You require CPython 3.12 (`cp312`), but we only found wheels" in problem[2]
+
+
+def test_all_lines_without_versions_are_reported_at_once(resolve):
+    problems, _ = resolve("sources==1.0\nabsent==1.0\ntensorflow-cpu==2.10.0\nwinonly\nkeras<4\n")
+    where = [(each[0], each[1].rpartition(":")[2]) for each in problems]
+    assert where == [("error", "2"), ("error", "3"), ("error", "4"), ("warning", "1")]
+
+
+def test_what_is_not_resolved_is_in_the_plan(resolve, monkeypatch):
+    assert "packages   not resolved: offline\n" in resolve("absent==1.0\n", "--offline")[1]
+    monkeypatch.delenv("PIP_NO_INDEX")
+    problems, plan = resolve("--index-url http://127.0.0.1:9/simple\nabsent==1.0\n")
+    assert problems == []
+    assert "packages   not resolved: Failed to fetch: http://127.0.0.1:9/simple/absent/" in plan
+    # What is in no index is left to Docker.
+    assert resolve(f"{START}https://example.com/a-1.0-py3-none-any.whl\n")[0] == []
 
 
 def test_projects_of_another_tool_are_named_with_the_command(bundled):
@@ -193,19 +223,14 @@ def test_projects_of_another_tool_are_named_with_the_command(bundled):
         ("numpy 2.3.1", "unreadable", "3", "expected a requirement"),
         ("numpy==2.3.1 \\\n  and more\n", "unreadable", "3", "expected a requirement"),
         ("\n\n# odd\nnumpy>>2", "unreadable", "6", "expected a requirement"),
-        ("numpy==2.3.1\nNumPy===2.3.2", "clash", "4", "one range only (the other is at req"),
-        ("numpy==2.3.1\nnumpy>=2.4", "clash", "4", "write one range only"),
-        ("numpy>2.4,<=2.4", "clash", "3", "write a range that has versions"),
         *(
             (f"{name}git+https://h/acme.git@main#egg=acme", "unpinned", "3", "acme==VERSION")
             for name in ("acme @ ", "-e ", "")  # a branch is no version
         ),
-        ("gensim\n-c constraints.txt", "clash", "constraints.txt:2", "write one range only"),
     ],
 )
 def test_a_problem_of_a_line(text, code, location, remedy, bundled):
     bundled.write("more/base.txt", "\n\ngensim\n")
-    bundled.write("constraints.txt", "gensim==0.20\ngensim==0.21\n")
     [problem] = check(bundled, text, "image.base=python:3.12")
     assert problem.code == f"requirement-{code}"
     assert problem.where.removeprefix("requirements.txt:") == location
@@ -243,24 +268,3 @@ def test_the_requirements_that_a_dockerfile_names_are_checked(text, are_checked,
     assert check(bundled, "-e .\n./acme-1.0-py3-none-any.whl\n-f wheels\n", DEFAULT) == []
     problems = check(bundled, "acme @ file:///croot/acme_1/work", DEFAULT)
     assert [each.severity for each in problems] == ["warning"] * are_checked
-
-
-VERSIONS = st.builds(
-    "{}.{}{}".format, st.integers(0, 3), st.integers(0, 3), st.sampled_from(["", ".1", "rc1"])
-)
-SPECIFIERS = st.builds(
-    "{}{}".format, st.sampled_from(["==", "!=", "<", "<=", ">", ">=", "~="]), VERSIONS
-)
-GRID = [
-    Version(f"{major}.{minor}{rest}")
-    for major in range(5)
-    for minor in range(5)
-    for rest in ("", ".0.1", ".1", ".1.1", ".2", "rc1", "rc2", ".1rc1", ".post1")
-]
-
-
-@given(st.lists(SPECIFIERS, min_size=1, max_size=4))
-def test_no_range_with_versions_is_a_clash(specifiers):
-    both = SpecifierSet(",".join(specifiers))
-    has_version = any(both.contains(version, prereleases=True) for version in GRID)
-    assert any_version(specifiers) or not has_version

@@ -140,7 +140,8 @@ def test_two_users_share_a_folder(project):
     project.jobs.chmod(0o1777)
     project.write(HELLO)
     file = project.folder / "distlaunch.yaml"
-    file.write_text(file.read_text().replace(sys.executable, SYSTEM_PYTHON))
+    text = file.read_text().replace(sys.executable, SYSTEM_PYTHON)
+    file.write_text(text)
     project.submit()
     other = project.folder.parent / "other"
     shutil.copytree(project.folder, other, ignore=shutil.ignore_patterns(".distlaunch"))
@@ -151,20 +152,31 @@ def test_two_users_share_a_folder(project):
     # It may read this Python, which may be in a folder of root.
     capability = "+dac_read_search"
     become = ("--clear-groups", f"--inh-caps={capability}", f"--ambient-caps={capability}")
-    done = subprocess.run(
-        [
-            *("setpriv", f"--reuid={USER}", f"--regid={USER}", *become),
-            *(sys.executable, "-m", "distlaunch", "submit", "--no-check"),
-        ],
-        cwd=other,
-        env={**project.env, "HOME": str(other), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+
+    def run(*words):
+        return subprocess.run(
+            [
+                *("setpriv", f"--reuid={USER}", f"--regid={USER}", *become),
+                *(sys.executable, "-m", "distlaunch", *words),
+            ],
+            cwd=other,
+            env={**project.env, "HOME": str(other), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    done = run("submit", "--no-check")
+    assert done.returncode == 1
+    assert "permission denied); set slurm.folder to a folder of yours" in done.stderr
+    assert json.loads(run("list", "--json").stdout) == []
+    own_folder = text.replace(f"{project.jobs}", f"{project.jobs}/{USER}")
+    (other / "distlaunch.yaml").write_text(own_folder)
+    done = run("submit", "--no-check")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "chief    | hello from chief 0" in done.stdout
-    assert len([*(project.jobs / "digits").iterdir()]) == 2
+    assert len(json.loads(run("list", "--json").stdout)) == 1
+    assert len(json.loads(project.run("list", "--json").stdout)) == 1
 
 
 def test_a_search_runs_its_trials_as_jobs(project):

@@ -51,6 +51,8 @@ def read_all(serve, jobs_at):
     """Return the lines of a job whose log has these pages of entries."""
 
     def run(*pages: list[dict], job=JOB, selection=LogSelection(), **options):  # noqa: B008
+        if selection.last is not None:  # which are requested newest first
+            pages = tuple(page[::-1] for page in pages[::-1])
         tokens = [{"nextPageToken": "next"}] * (len(pages) - 1)
         replies = [
             Reply(body={"entries": page} | token)
@@ -233,6 +235,16 @@ def test_the_log_of_many_trials_is_read_by_a_filter_that_cloud_logging_accepts(r
     (request,) = read_all.server.requests
     assert len(request.body["filter"]) <= 20_000
     assert all(f'job_id="{job_id}"' in request.body["filter"] for job_id in ["77", *ids[-300:]])
+
+
+def test_of_a_long_log_only_the_last_pages_are_read(read_all):
+    names = [[f"{page} {line}" for line in range(3)] for page in range(9)]
+    pages = [[entry("service", name, insertId=name) for name in page] for page in names]
+    pages[7][0], pages[7][1] = pages[8][0], pages[8][1]  # Cloud Logging may send one twice
+    lines = read_all(*pages, selection=LogSelection(last=4))
+    assert [line.text for line in lines] == ["7 2\n8 0\n8 1\n8 2\n"]
+    orders = [request.body["orderBy"] for request in read_all.server.requests]
+    assert orders == ["timestamp desc"] * 2
 
 
 @pytest.mark.parametrize(
