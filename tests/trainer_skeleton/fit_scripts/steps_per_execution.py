@@ -61,3 +61,10 @@ for name, value in model.evaluate(x, y, batch_size=24, return_dict=True).items()
     print(name, value)
 print("Predictions:", float(model.predict(x, batch_size=30).sum()))
 model.save("model.keras")
+
+ended = []
+hook = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: ended.append(batch))
+of_unknown_length = tf.data.Dataset.from_tensor_slices((x, y)).filter(lambda *_: True).batch(12)
+model.fit(of_unknown_length, epochs=2, callbacks=[hook])
+print("Ends of batches:", len(ended))
+print("Their numbers:", sum(ended))

@@ -226,7 +226,10 @@ class StepRunner(Runner):
         if not int(results.steps):
             if not (has_ended > 0 or must_stop > 0):
                 self._reader.is_end(np.array(rows), first)
-                self._state.end("on_train_batch_begin")
+                if first > launched.block.start:  # fewer steps than compile() requests
+                    self._end_block(launched.block)
+                else:
+                    self._state.end("on_train_batch_begin")
             self._model.stop_training = bool(has_ended)
             self._state.update(stopped=bool(has_ended))
             return bool(must_stop > 0)
