@@ -33,7 +33,8 @@ RATES = {
 
 
 def compiled(optimizer):
-    model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
+    dense = keras.layers.Dense(1, kernel_initializer="zeros")  # so that each epoch improves it
+    model = keras.Sequential([keras.layers.Input((1,)), dense])
     model.compile(optimizer, "mse")
     return model
 
