@@ -1,4 +1,4 @@
-"""A project from elsewhere is looked at by every command, and run by none that does not say so."""
+"""Every command looks at a project from elsewhere; only those documented to do so run it."""
 
 from __future__ import annotations
 

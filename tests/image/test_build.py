@@ -149,7 +149,7 @@ def test_every_way_to_build_gives_the_same_image(
         by_hand = succeeded(engine.docker("build", "--quiet", str(folder), env=environment))
     folders = f"/app /opt/python/lib/python3.11/site-packages/{TRAINER}*"
     # RECORD lists the bytecode, which pip compiles only where it runs in the image. What else pip
-    # writes beside the wheel's files says that it was pip.
+    # writes beside the wheel's files names pip.
     left_out = " ".join(
         f"-not -name {name}" for name in ("'*.pyc'", "RECORD", "INSTALLER", "REQUESTED")
     )

@@ -33,7 +33,7 @@ class LaunchFolder:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is a launch of the user who runs this: nobody else may have written it."""
+        """Whether it is a launch of the user who runs this: other users may have written others."""
         return is_own_folder(self.path.parent) and is_own_folder(self.path)
 
     @property

@@ -15,7 +15,7 @@ from distlaunch.errors import SlurmRefused, os_reason
 if TYPE_CHECKING:
     from pathlib import Path
 
-_MODE = 0o755  # of new folders, less the umask: nobody else writes there
+_MODE = 0o755  # of new folders, less the umask: no other user writes there
 _ROOT = 0  # user and group
 _MAX_PARTS = 200  # of a path with all that its symlinks name, which may be a circle
 _REMEDY = "set slurm.folder to a folder of yours that all nodes share, such as ~/jobs"

@@ -1,4 +1,4 @@
-"""Folders that several users of a cluster share: nobody runs or sees what another one wrote."""
+"""Folders that several users of a cluster share: none runs or sees what another one wrote."""
 
 from __future__ import annotations
 

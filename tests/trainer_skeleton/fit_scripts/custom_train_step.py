@@ -88,6 +88,24 @@ for name, value in compiled.evaluate(x, y, return_dict=True).items():
     print(f"First {name}:", value)
 print("Error after it:", compiled.fit(x, y, epochs=2, batch_size=16).history["mae"][-1])
 
+
+class Largest(keras.Model):
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        return {**super().compute_metrics(x, y, y_pred), "largest": keras.ops.max(y_pred)}
+
+
+class Reading(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        accumulated.extend(np.square(each).sum() for each in self.model.optimizer.variables)
+
+
+accumulated = []
+largest = Largest(inputs, keras.layers.Dense(1)(inputs))
+largest.compile(keras.optimizers.Adam(gradient_accumulation_steps=4), "mse")
+history = largest.fit(x, y, batch_size=16, callbacks=[Reading()]).history
+print("Accumulating:", history["loss"][-1])
+print("Read by a hook:", sum(accumulated))
+
 late = keras.Sequential([keras.layers.Dense(1)])
 print("Untrained:", float(np.square(late.predict(x[:5])).sum()))
 late.compile("sgd", "mse")

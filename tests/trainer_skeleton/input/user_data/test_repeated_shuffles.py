@@ -59,4 +59,4 @@ def test_one_warning_says_that_the_order_is_not_that_of_keras():
         open_data(caller, data, steps_per_epoch=3)
     (text,) = warned
     assert "the data of fit() (train.py, line 9) shuffle before repeat() and were read" in text
-    assert "make the data set anew before this call" in text
+    assert "create the data set again before this call" in text

@@ -19,7 +19,7 @@ from .work_division import DatasetGraph
 Dataset = tf.data.Dataset
 
 _TIMES_READ = "_distlaunch_times_read"  # by calls, an attribute of shuffles that were iterated over
-_IS_TOLD = "_distlaunch_is_told"  # whether a warning has said that they were
+_IS_WARNED_OF = "_distlaunch_is_warned_of"  # an attribute of those of which that was reported
 
 
 def remember_readings() -> None:
@@ -31,7 +31,7 @@ def remember_readings() -> None:
         for each in chain_of(self):
             if type(each).__name__ == "_ShuffleDataset" and not hasattr(each, _TIMES_READ):
                 setattr(each, _TIMES_READ, 0)
-        return iterate(self)  # type: ignore[no-any-return]
+        return iterate(self)
 
     Dataset.__iter__ = remember
 
@@ -48,18 +48,19 @@ class RepeatedShuffles:
     def __bool__(self) -> bool:
         return bool(self._shuffles)
 
-    def tell_readings(self, tell: Callable[[str], None], what: str) -> None:
+    def warn_if_read(self, warn: Callable[[str], None], what: str) -> None:
         """Warn, once, where the data have been read before."""
         if not any(hasattr(each, _TIMES_READ) for each in self._shuffles):
             return
-        if not all(hasattr(each, _IS_TOLD) for each in self._shuffles):
-            tell(
+        if not all(hasattr(each, _IS_WARNED_OF) for each in self._shuffles):
+            warn(
                 f"{what} shuffle before repeat() and were read before: their order is the same on "
                 "any number of workers, but not that of Keras alone, where it depends on how far "
-                "TensorFlow has read ahead; for that order, make the data set anew before this call"
+                "TensorFlow has read ahead; for that order, create the data set again before this "
+                "call"
             )
         for each in self._shuffles:
-            setattr(each, _IS_TOLD, True)
+            setattr(each, _IS_WARNED_OF, True)
 
     def next_number(self) -> int:
         """Return how many iterators of calls have read these shuffles, before one more does."""

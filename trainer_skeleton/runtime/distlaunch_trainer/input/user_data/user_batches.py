@@ -238,7 +238,7 @@ def _open_shared(data: UserBatches, opening: Opening, facts: DataFacts) -> UserB
         **{"reads_ahead": not facts.is_python, **opening.parts},
     )
     if data.parts.shuffles:
-        data.parts.shuffles.tell_readings(opening.report.warn, data.what)
+        data.parts.shuffles.warn_if_read(opening.report.warn, data.what)
     if data.parts.division:
         data.comparison = None
         opening.report.log(data.parts.division.log_line)
